@@ -28,6 +28,7 @@ ModelConfig without_training(ModelConfig model) {
     model.experts->balance_factor = model.experts->bias_rate = model.experts->z_factor = 0;
     model.experts->balances_samples = model.experts->keeps_first = false;
     model.experts->capacity_factor = 0;
+    model.experts->random_router = false;
   }
   return model;
 }
@@ -38,6 +39,8 @@ std::string difference_of_experts(std::optional<ExpertFacts> model,
     return model->score == ScoreKind::kSigmoid ? "experts that sigmoids choose"
                                                : "experts that a softmax chooses";
   }
+  if (model && held && model->weighs_inputs != held->weighs_inputs)
+    return "weights of the inputs of experts (--moe-apply-probs-on-input)";
   if (!model || !held || model->normalized == held->normalized) return "its experts";
   model->normalized = held->normalized;
   if (model != held) return "its experts";
@@ -52,11 +55,12 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (model.encoder_decoder.has_value() != held.encoder_decoder.has_value())
     return model.encoder_decoder ? "an encoder and a decoder" : "one stack of layers";
   if (differs(&C::encoder_decoder)) return "the sizes of its encoder, its buckets or its head";
-  if (differs(&C::labels, &C::regression)) {
-    return model.gives_rewards() ? "a head of rewards"
-           : model.regression    ? "a head of a number"
-           : model.labels > 0    ? "a head for labels"
-                                 : "a head over the vocabulary";
+  if (differs(&C::labels, &C::regression, &C::several_labels)) {
+    return model.gives_rewards()  ? "a head of rewards"
+           : model.regression     ? "a head of a number"
+           : model.several_labels ? "a head for several labels of a text"
+           : model.labels > 0     ? "a head for labels"
+                                  : "a head over the vocabulary";
   }
   if (differs(&C::label_names)) return "the names of its labels";
   if (differs(&C::encoder)) return model.encoder ? "an encoder" : "a decoder";

@@ -82,12 +82,13 @@ void set_label_head(const HfConfig& config, ModelConfig& model) {
   if (!names.empty() && std::ssize(names) != labels)
     config.refuse("num_labels", fmt::format("the {} of id2label", names.size()));
   const std::string problem = config.word("problem_type", "");
-  if (problem == "multi_label_classification" || (problem == kRegression && labels > 1)) {
-    config.refuse("problem_type", labels > 1 ? "single_label_classification"
-                                             : "regression, or single_label_classification");
+  const bool several = problem == kSeveralLabels;
+  if (problem == kRegression && labels > 1) {
+    config.refuse("problem_type",
+                  fmt::format("{} or {} of {} labels", kOneOfLabels, kSeveralLabels, labels));
   }
-  if (labels == 1 || are_numbers(names)) names.clear();
-  set_labels(model, {labels, std::move(names), problem == kRegression});
+  if ((labels == 1 && !several) || are_numbers(names)) names.clear();
+  set_labels(model, {labels, std::move(names), problem == kRegression, several});
 }
 
 nlohmann::ordered_json label_keys(const std::string& model_type, const ModelConfig& model) {
@@ -101,7 +102,7 @@ nlohmann::ordered_json label_keys(const std::string& model_type, const ModelConf
   nlohmann::ordered_json keys{{"architectures", {label_architecture(model_type)}},
                               {"id2label", std::move(names)},
                               {"label2id", std::move(numbers)}};
-  if (model.classifies()) keys["problem_type"] = model.regression ? kRegression : kOneOfLabels;
+  if (model.classifies()) keys["problem_type"] = problem_of(model);
   return keys;
 }
 

@@ -28,7 +28,8 @@ void AddNoise::check() const {
   expect_one_place(*this);
   Operand{kName, "y", y}.floating().contiguous();
   Operand{kName, "y", y}.shape({y.dim(0), y.dim(-1)});
-  Operand{kName, "bounds", bounds}.shape({y.dim(0)}).dtype(DType::kF32).contiguous();
+  if (bounds.defined())
+    Operand{kName, "bounds", bounds}.shape({y.dim(0)}).dtype(DType::kF32).contiguous();
   PITON_ASSERT(rows.first_column == 0, "{}: columns from {} on", kName, rows.first_column);
   expect_drawn_rows(kName, rows);
 }

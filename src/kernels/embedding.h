@@ -48,7 +48,7 @@ struct EmbeddingBackward {
 struct AddNoise {
   static constexpr std::string_view kName = "add noise";
   Tensor y;       // [n, h]  ADDED TO
-  Tensor bounds;  // fp32 [n]
+  Tensor bounds;  // fp32 [n], or empty: 1 for each row
   PhiloxKey key;  // site_key(seed, site)
   MaskRows rows;  // first_column 0
 

@@ -42,11 +42,12 @@ using KernelCall = std::variant<
     ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward, EmbeddingBackward,
     AddNoise, RouteTokens, RouteBackward, RouterZLoss, RouterZLossBackward, LimitChoices,
     ExcessChoices, SortByExpert, CombineExperts, CombineExpertsBackward, LossStatistics,
-    LargestLogits, LossCombine, SquaredLoss, LossBackward, TeacherStatistics, TeacherCombine,
-    TeacherBackward, ChangeLogits, DrawTokens, Copy, Add, Scale, SoftCapForward, SoftCapBackward,
-    GatedSumForward, GatedSumBackward, JoinHeads, SplitHeads, RowSquares, MagnitudeForward,
-    MagnitudeGradient, AdamwUpdate, SgdUpdate, SignUpdate, MovingAverage, SquareSums, BeginUpdate,
-    MuonMomentum, MuonNormalize, SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
+    LargestLogits, LossCombine, SquaredLoss, LossBackward, BinaryLossStatistics, BinaryLossBackward,
+    TeacherStatistics, TeacherCombine, TeacherBackward, ChangeLogits, DrawTokens, Copy, Add, Scale,
+    SoftCapForward, SoftCapBackward, GatedSumForward, GatedSumBackward, JoinHeads, SplitHeads,
+    RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate, SgdUpdate, SignUpdate,
+    MovingAverage, SquareSums, BeginUpdate, MuonMomentum, MuonNormalize, SymmetricProduct,
+    MuonUpdate, CadamMaxima, CadamUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

@@ -17,6 +17,15 @@ void expect_logits(std::string_view call, const Tensor& logits, const Tensor& la
                logits.dim(1));
 }
 
+// `valid` columns from label `begin` on.
+void expect_sets(std::string_view call, const Tensor& sets, std::int64_t begin,
+                 std::int64_t valid) {
+  Operand{call, "sets", sets}.dtype(DType::kU8).contiguous();
+  PITON_ASSERT(sets.ndim() == 2 && sets.dim(1) > 0 && (valid == 0 || begin + valid <= sets.dim(1)),
+               "{}: sets are {}, and {} columns begin at label {}", call, to_string(sets), valid,
+               begin);
+}
+
 void expect_mix(std::string_view call, double temperature, double weight) {
   PITON_ASSERT(temperature > 0 && weight >= 0 && weight <= 1, "{}: temperature {}, weight {}", call,
                temperature, weight);
@@ -71,6 +80,29 @@ void SquaredLoss::check() const {
   Operand{kName, "sum", sum}.shape({1}).dtype(DType::kF64);
   Operand{kName, "targets", targets}.shape(rows).dtype(DType::kF32).contiguous();
   Operand{kName, "mask", mask}.shape(rows).dtype(DType::kF32).contiguous();
+}
+
+void BinaryLossStatistics::check() const {
+  expect_one_place(*this);
+  Operand{kName, "logits", logits}.given();
+  expect_logits(kName, logits, labels, valid);
+  expect_sets(kName, sets, vocabulary_begin, valid);
+  Operand{kName, "statistics", statistics}
+      .shape({logits.dim(0), 3})
+      .dtype(logits.dtype())
+      .contiguous();
+}
+
+void BinaryLossBackward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "logits", logits}.given();
+  expect_logits(kName, logits, labels, valid);
+  expect_sets(kName, sets, vocabulary_begin, valid);
+  Operand{kName, "dlogits", dlogits}.shape(logits.shape()).floating().contiguous();
+  PITON_ASSERT(!dlogits.overlaps(logits) || dlogits.dtype() == logits.dtype(),
+               "{}: dlogits {} over logits {}", kName, to_string(dlogits), to_string(logits));
+  Operand{kName, "mask", mask}.shape({logits.dim(0)}).dtype(DType::kF32).contiguous();
+  Operand{kName, "scale", scale}.shape({1}).dtype(logits.dtype());
 }
 
 void LossBackward::check() const {

@@ -10,6 +10,15 @@
 // combine and backward the loss becomes (y - target)^2, and the mask of backward 2 (y - target)
 // times the mask.
 //
+// Several labels of a text: the mean binary cross entropy over the L labels, some of which a rank
+// has as columns, in the calls of both ends (BCEWithLogitsLoss). y is 1 for a label that the text
+// has:
+//
+//   statistics  m = 0, z = 1 of the rank that has label 0, else 0,
+//               t = sum (y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))) / L
+//   combine     so that lse = 0, and the loss - sum of t
+//   backward    dlogits = (sigmoid(x) - y) / L * mask * scale
+//
 // Distillation (Hinton et al. 2015, arXiv:1503.02531) mixes cross entropy with the divergence from
 // a teacher's distribution, both at a temperature T, with x and y the logits of model and teacher:
 //
@@ -121,6 +130,50 @@ struct LossBackward {
     v("logits", self.logits, Access::kRead);
     v("lse", self.lse, Access::kRead);
     v("labels", self.labels, Access::kRead);
+    v("mask", self.mask, Access::kRead);
+    v("scale", self.scale, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+struct BinaryLossStatistics {
+  static constexpr std::string_view kName = "binary loss statistics";
+  Tensor statistics;                  // [n, 3]  written, fp32 (fp64): of LossCombine
+  Tensor logits;                      // [n, columns]  fp32 (fp64)
+  Tensor labels;                      // int32 [n]: the row of `sets`; negative: the row has no loss
+  Tensor sets;                        // u8 [k, L]: 1 for each label of a text, else 0
+  std::int64_t vocabulary_begin = 0;  // the label of column 0
+  std::int64_t valid = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("statistics", self.statistics, Access::kWrite);
+    v("logits", self.logits, Access::kRead);
+    v("labels", self.labels, Access::kRead);
+    v("sets", self.sets, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+struct BinaryLossBackward {
+  static constexpr std::string_view kName = "binary loss backward";
+  Tensor dlogits;  // [n, columns]  written; fp32 or the activations' dtype; may be logits' memory
+  Tensor logits;   // [n, columns]  fp32 (fp64)
+  Tensor labels;   // as in BinaryLossStatistics
+  Tensor sets;
+  Tensor mask;   // fp32 [n]
+  Tensor scale;  // fp32 (fp64) [1], as in LossBackward
+  std::int64_t vocabulary_begin = 0;
+  std::int64_t valid = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dlogits", self.dlogits, Access::kWrite);
+    v("logits", self.logits, Access::kRead);
+    v("labels", self.labels, Access::kRead);
+    v("sets", self.sets, Access::kRead);
     v("mask", self.mask, Access::kRead);
     v("scale", self.scale, Access::kRead);
   }

@@ -86,6 +86,7 @@ struct ModelConfig {
   std::int64_t labels = 0;
   std::vector<std::string> label_names;  // empty: LABEL_0, LABEL_1, ...
   bool regression = false;               // it has one row, whose number is no reward
+  bool several_labels = false;           // each label has a probability of its own (sigmoid)
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double init_deviation = 0.02;  // divided by sqrt(2 L) for the last projection of a branch
@@ -129,9 +130,10 @@ struct ModelConfig {
     return positions == PositionKind::kRotary &&
            (no_rotary_every == 0 || (layer + 1) % no_rotary_every != 0);
   }
-  bool gives_rewards() const { return labels == 1 && !regression; }
+  bool gives_rewards() const { return labels == 1 && !regression && !several_labels; }
+  bool gives_labels() const { return labels > 1 || several_labels; }
   // Labels of texts, or numbers: `piton classify` reads it.
-  bool classifies() const { return labels > 1 || regression; }
+  bool classifies() const { return gives_labels() || regression; }
   // Tokens of the longest text.
   std::int64_t longest_sequence() const {
     return max_positions - (encoder ? encoder->first_position : 0);

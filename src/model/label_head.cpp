@@ -38,10 +38,16 @@ std::vector<std::string> names_of_labels(const ModelConfig& config) {
   return names;
 }
 
+std::string problem_of(const ModelConfig& config) {
+  if (!config.classifies()) return "";
+  return config.regression ? kRegression : config.several_labels ? kSeveralLabels : kOneOfLabels;
+}
+
 void set_labels(ModelConfig& config, const WantedLabels& wanted) {
   config.labels = wanted.count;
   config.label_names = wanted.names;
-  config.regression = wanted.count == 1 && (wanted.regression || config.encoder);
+  config.several_labels = wanted.several;
+  config.regression = wanted.count == 1 && !wanted.several && (wanted.regression || config.encoder);
   config.normalized_head = false;
   config.logit_soft_cap = 0;
   config.logit_divisor = 1;
@@ -80,7 +86,7 @@ std::int64_t LabelOptions::number() const {
                 "--problem-type: got regression, which is of one number without a name; leave "
                 "--num-labels, --label-names and --reward-head out, or --problem-type");
   }
-  if (problem && (count == 1 || reward_head)) {
+  if (problem && (reward_head || (count == 1 && !several()))) {
     throw Error(Fault::kUsage, "--problem-type: got {}, of one label; wanted regression", *problem);
   }
   if (names.empty()) return count.value_or(reward_head ? 1 : 0);
@@ -90,7 +96,7 @@ std::int64_t LabelOptions::number() const {
     throw Error(Fault::kUsage, "--label-names: got {} names, {}; wanted each of them once",
                 listed.size(), different.contains("") ? "one of them empty" : "two of them equal");
   }
-  if (std::ssize(listed) == 1) {
+  if (std::ssize(listed) == 1 && !several()) {
     throw Error(Fault::kUsage,
                 "--label-names: got one, \"{}\"; wanted two or more, with spaces or commas between "
                 "them",
@@ -101,7 +107,7 @@ std::int64_t LabelOptions::number() const {
                 "--num-labels: got {}, and --label-names gives {}; leave --num-labels out", *count,
                 listed.size());
   }
-  check_range("--label-names", std::ssize(listed), 2, kMostLabels);
+  check_range("--label-names", std::ssize(listed), 1, kMostLabels);
   return std::ssize(listed);
 }
 
@@ -113,7 +119,7 @@ LabelOptions LabelOptions::of(const ModelConfig& config) {
   LabelOptions options{.names = config.label_names};
   options.reward_head = config.gives_rewards();
   if (config.labels > 0 && !options.reward_head) options.count = config.labels;
-  if (config.regression) options.problem = kRegression;
+  if (config.regression || config.several_labels) options.problem = problem_of(config);
   return options;
 }
 

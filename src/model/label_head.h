@@ -1,7 +1,9 @@
 // The head of a classifier of texts: a row for each label, in the place of the head over the
 // vocabulary, as of ...ForSequenceClassification in Transformers. With one label it gives a number:
 // the reward of a text, of a reward model, or one that it learns by its squared difference
-// (regression), as an encoder's always is.
+// (regression), as an encoder's always is. A text has one of several labels, whose probabilities
+// are a softmax, or any number of them (several labels): then each has its own, a sigmoid, and the
+// loss is the mean binary cross entropy of the labels.
 //
 //   decoder   label.weight [N, h], of rewards reward.weight [1, h]: logits of the last token of a
 //             text. A head over a vocabulary of N ids, so that the label of that token is the label
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "base/options/options.h"
+#include "base/options/problem_types.h"
 
 namespace piton {
 
@@ -31,10 +34,6 @@ inline constexpr const char* kRewardTensor = "reward.weight";
 
 // The label of a row that has a number; others have kNoLabel (data/samples/sample.h).
 inline constexpr std::int32_t kRewardLabel = 1;
-
-// Of --problem-type, as in config.json of Transformers.
-inline constexpr const char* kRegression = "regression";
-inline constexpr const char* kOneOfLabels = "single_label_classification";
 
 // The name of the matrix of the model's head.
 std::string label_tensor(const ModelConfig& config);
@@ -49,10 +48,14 @@ std::vector<std::string> label_tensors(const ModelConfig& config);
 // ModelConfig::label_names, or LABEL_0, LABEL_1, ...
 std::vector<std::string> names_of_labels(const ModelConfig& config);
 
+// The value of --problem-type, "" of a model without labels or of rewards.
+std::string problem_of(const ModelConfig& config);
+
 struct WantedLabels {
   std::int64_t count = 1;
   std::vector<std::string> names = {};  // of several; empty: LABEL_0, LABEL_1, ...
   bool regression = false;              // the one of a decoder is no reward
+  bool several = false;                 // a text has any number of them
 };
 
 // Makes `config`, a language model or an encoder with any heads, a classifier: without what
@@ -81,19 +84,22 @@ struct LabelOptions {
              {.resume = Resume::kMustMatch, .placeholder = "NAME"}},
       names);
     v(Option{"problem-type",
-             "what such a head gives: single_label_classification is one of the labels, regression "
-             "a number, whose loss is the squared difference (default: regression of one label)",
-             {.resume = Resume::kMustMatch, .choices = {kOneOfLabels, kRegression}}},
+             "what such a head gives: single_label_classification is one of the labels, "
+             "multi_label_classification any number of them, regression a number, whose loss is "
+             "the squared difference (default: regression of one label, else one of the labels)",
+             {.resume = Resume::kMustMatch,
+              .choices = {kOneOfLabels, kSeveralLabels, kRegression}}},
       problem);
   }
 
   bool given() const { return reward_head || count || !names.empty() || problem; }
   bool regression() const { return problem == kRegression; }
+  bool several() const { return problem == kSeveralLabels; }
   // Those of --label-names: one text with commas is a list.
   std::vector<std::string> listed_names() const;
   // How many labels the options say; 0: none. Throws Error(kUsage) where two of them differ.
   std::int64_t number() const;
-  WantedLabels wanted() const { return {number(), listed_names(), regression()}; }
+  WantedLabels wanted() const { return {number(), listed_names(), regression(), several()}; }
   void apply(ModelConfig& config) const;
   // The options whose apply() gives the labels of `config`.
   static LabelOptions of(const ModelConfig& config);

@@ -159,6 +159,12 @@ void check_router(const ExpertFacts& facts) {
   }
   check_range("--moe-router-group-scores", groups.largest, 1, size);
   check_positive("--moe-router-topk-scaling-factor", facts.weight_factor);
+  if (facts.weighs_inputs && facts.choices != 1) {
+    throw Error(Fault::kUsage,
+                "--moe-apply-probs-on-input: needs --moe-router-topk 1, got {}: the input of each "
+                "expert of a token would be another one",
+                facts.choices);
+  }
   check_not_negative("--moe-router-bias-update-rate", facts.bias_rate);
   const bool sigmoid = facts.score == ScoreKind::kSigmoid;
   if (facts.bias_rate != 0 && !facts.choice_bias) {
@@ -208,6 +214,13 @@ void check_experts(const ModelConfig& c) {
   }
 }
 
+std::string warning_of_random_router(const ModelConfig& config) {
+  if (!config.experts || !config.experts->random_router) return "";
+  return "--moe-router-force-load-balancing: tokens go to random experts, for benchmarks; what "
+         "this "
+         "run learns is of no use";
+}
+
 bool ExpertFacts::in_layer(std::int64_t layer) const {
   return !std::ranges::binary_search(dense_layers, layer);
 }
@@ -220,6 +233,8 @@ const char* RouterOptions::given() const {
   if (bias_rate) return "--moe-router-bias-update-rate";
   if (groups) return "--moe-router-num-groups";
   if (group_choices) return "--moe-router-group-topk";
+  if (weighs_inputs) return "--moe-apply-probs-on-input";
+  if (random) return "--moe-router-force-load-balancing";
   return group_scores ? "--moe-router-group-scores" : nullptr;
 }
 
@@ -229,6 +244,8 @@ void RouterOptions::apply(ExpertFacts& facts) const {
   const bool lone = facts.score == ScoreKind::kSigmoid && facts.choices == 1;
   if (unnormalized || (score && lone)) facts.normalized = false;
   if (weight_factor) facts.weight_factor = *weight_factor;
+  if (weighs_inputs) facts.weighs_inputs = true;
+  if (random) facts.random_router = true;
   if (choice_bias && !facts.choice_bias) {
     facts.choice_bias = true;
     facts.bias_rate = kBiasRate;
@@ -253,6 +270,8 @@ RouterOptions RouterOptions::of(const ExpertFacts& facts) {
   if (sigmoid) options.score = "sigmoid";
   options.unnormalized = sigmoid && !facts.normalized;
   if (facts.weight_factor != 1) options.weight_factor = facts.weight_factor;
+  options.weighs_inputs = facts.weighs_inputs;
+  options.random = facts.random_router;
   options.choice_bias = facts.choice_bias;
   if (facts.choice_bias) options.bias_rate = facts.bias_rate;
   if (facts.groups == ExpertGroups{}) return options;

@@ -48,6 +48,8 @@ struct ExpertFacts {
   double z_factor = 0;                     // of the z-loss of each layer in the loss
   double capacity_factor = 0;              // the tokens an expert takes over the mean; 0: all
   bool keeps_first = false;                // it keeps the first ones, not the best
+  bool weighs_inputs = false;              // the weight is of the input of a token's one expert
+  bool random_router = false;              // in training, for benchmarks
   std::int64_t ffn_hidden = 0;             // of each expert; 0: that of the model
   std::int64_t shared_ffn_hidden = 0;      // of an MLP that all tokens share; 0: there is none
   bool shared_gate = false;                // its rows are multiplied with the sigmoid of a gate
@@ -60,6 +62,9 @@ struct ExpertFacts {
 // Throws Error(kUsage) that names the flag of the first invalid field of the experts.
 void check_experts(const ModelConfig& config);
 
+// For the log of a run in which the router is random; "": it is not.
+std::string warning_of_random_router(const ModelConfig& config);
+
 // How the router chooses experts and weighs them (kernels/experts.h, RouteTokens).
 struct RouterOptions {
   std::optional<std::string> score;
@@ -68,6 +73,8 @@ struct RouterOptions {
   bool choice_bias = false;
   std::optional<double> bias_rate;
   std::optional<std::int64_t> groups, group_choices, group_scores;
+  bool weighs_inputs = false;
+  bool random = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -103,6 +110,16 @@ struct RouterOptions {
              "--moe-router-topk / --moe-router-group-topk)",
              same},
       group_scores);
+    v(Option{"moe-apply-probs-on-input",
+             "multiply what an expert gets with the weight, in place of what it returns "
+             "(--moe-router-topk 1)",
+             same},
+      weighs_inputs);
+    v(Option{"moe-router-force-load-balancing",
+             "for benchmarks: random logits in the place of those of the router, so that all "
+             "experts have about as many tokens; what the model learns is of no use",
+             same},
+      random);
   }
 
   // The first flag that is given; null: none is.

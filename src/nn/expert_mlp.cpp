@@ -113,6 +113,7 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
       here_(experts_of_rank(shard, shape.experts)),
       shape_(shape),
       site_(name + ".dropout"),
+      random_site_(name + ".router.random"),
       router_(add(parameters, router_parameter(shard, name, shape, initialization.input))),
       router_bias_(shape.bias_rate ? add(parameters, bias_parameter(shard, name, shape)) : nullptr),
       up_(add(parameters, up_parameter(shard, name, shape, here_, &initialization.input))),
@@ -156,12 +157,14 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
                                   .bias = router_bias_,
                                   .logit_bias = logit_bias_,
                                   .rules = shape_.rules,
-                                  .context = shard_.context.group});
+                                  .context = shard_.context.group,
+                                  .random_key = site_key(context.seed, random_site_)});
   const auto of_ranks = [&](const Value& x) {
     return rows_of_ranks(context, x, ranks, /*splits=*/true);
   };
-  const Value x = of_ranks(tokens);
-  const Value weights = of_ranks(routing.weights);
+  const bool weighs_inputs = shape_.weighs_inputs;
+  const Value x = of_ranks(weighs_inputs ? weighted(context, tokens, routing.weights) : tokens);
+  const Value weights = weighs_inputs ? Value{} : of_ranks(routing.weights);
   const ExpertRows rows = sorted_rows(context, of_ranks({routing.choices}).tensor, here_,
                                       most_rows(context, tokens.tensor.dim(0)));
   const Value inner =
@@ -171,8 +174,9 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
                            : activation_of(context, inner, shape_.activation);
   const Value outer =
       expert_linear(context, active, {*down_, down_bias_, shard_.rank() == 0}, rows.first_rows);
-  return sum_over_ranks(context, combined(context, outer, weights, rows.places), ranks,
-                        /*splits=*/true);
+  const Value y =
+      weighs_inputs ? summed(context, outer, rows) : combined(context, outer, weights, rows.places);
+  return sum_over_ranks(context, y, ranks, /*splits=*/true);
 }
 
 Value ExpertMlp::forward(Context& context, const Value& x, const Value* residual) const {

@@ -7,6 +7,9 @@
 //
 //   y = experts(x) + sigmoid(gate(x)) shared(x)
 //
+// The weight of an expert is that of what it returns. Where a token has one, it may be that of what
+// the expert gets: expert(w x) in the place of w expert(x) (Llama 4).
+//
 // Each of e ranks of the expert axis has m = experts/e experts, and n tokens that differ. It routes
 // these, and the ranks gather the tokens of all with their choices and weights. A rank computes its
 // experts for all e n tokens, in r = e n min(k, m) rows, and the sums are scattered to the ranks
@@ -43,7 +46,8 @@ struct ExpertMlpShape {
   std::int64_t hidden = 0;      // h
   std::int64_t ffn_hidden = 0;  // f, of each expert
   std::int64_t experts = 0;
-  RoutingRules rules;  // factors of the balance and of the z-loss: of the whole loss
+  RoutingRules rules;          // factors of the balance and of the z-loss: of the whole loss
+  bool weighs_inputs = false;  // the weight of a token's one expert is of its input, not its output
   // The scores have a bias for the choice, which each update moves by this (Wang et al. 2024,
   // arXiv:2408.15664); empty: no bias.
   std::optional<double> bias_rate;
@@ -79,7 +83,7 @@ class ExpertMlp {
   Shard shard_;
   ExpertRange here_;
   ExpertMlpShape shape_;
-  std::string site_;
+  std::string site_, random_site_;
   Parameter* router_;                 // [experts, h]
   Parameter* router_bias_ = nullptr;  // [experts]
   Parameter* up_;                     // [m 2 f/t, h] gate and up of each expert, or [m f/t, h]

@@ -116,12 +116,7 @@ class HeadSlices {
       const Tensor logits = first(logits_);
       context_.kernels.run(SoftCapForward{.y = logits, .x = logits, .cap = cap}, context_.stream);
     }
-    context_.kernels.run(LossStatistics{.statistics = first(statistics_),
-                                        .logits = first(logits_),
-                                        .labels = labels,
-                                        .vocabulary_begin = work_.inputs.vocabulary_begin,
-                                        .valid = work_.inputs.valid},
-                         context_.stream);
+    make_statistics(slice);
     const LossTeacher& teacher = work_.inputs.teacher;
     const Tensor& targets = work_.inputs.targets;
     context_.kernels.run(
@@ -145,6 +140,29 @@ class HeadSlices {
   }
 
  private:
+  void make_statistics(const RowRange& slice) const {
+    const Tensor statistics = statistics_.slice(0, 0, slice.size);
+    const Tensor logits = logits_.slice(0, 0, slice.size);
+    const LossInputs& inputs = work_.inputs;
+    const Tensor labels = inputs.labels.slice(0, slice.begin, slice.size);
+    if (inputs.sets.defined()) {
+      context_.kernels.run(BinaryLossStatistics{.statistics = statistics,
+                                                .logits = logits,
+                                                .labels = labels,
+                                                .sets = inputs.sets,
+                                                .vocabulary_begin = inputs.vocabulary_begin,
+                                                .valid = inputs.valid},
+                           context_.stream);
+      return;
+    }
+    context_.kernels.run(LossStatistics{.statistics = statistics,
+                                        .logits = logits,
+                                        .labels = labels,
+                                        .vocabulary_begin = inputs.vocabulary_begin,
+                                        .valid = inputs.valid},
+                         context_.stream);
+  }
+
   // `taught`: the logits of the teacher, or empty.
   void add_gradients(const RowRange& slice, const Tensor& taught) const {
     const auto part = [&](const Tensor& all) { return all.slice(0, slice.begin, slice.size); };
@@ -152,7 +170,17 @@ class HeadSlices {
     const Tensor labels = part(work_.inputs.labels);
     const Tensor mask = part(work_.inputs.mask);
     const LossTeacher& teacher = work_.inputs.teacher;
-    if (teacher.given()) {
+    if (work_.inputs.sets.defined()) {
+      context_.kernels.run(BinaryLossBackward{.dlogits = first(dlogits_),
+                                              .logits = first(logits_),
+                                              .labels = labels,
+                                              .sets = work_.inputs.sets,
+                                              .mask = mask,
+                                              .scale = work_.inputs.scale,
+                                              .vocabulary_begin = work_.inputs.vocabulary_begin,
+                                              .valid = work_.inputs.valid},
+                           context_.stream);
+    } else if (teacher.given()) {
       context_.kernels.run(TeacherBackward{.dlogits = first(dlogits_),
                                            .logits = first(logits_),
                                            .teacher = taught,

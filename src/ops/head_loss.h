@@ -50,6 +50,10 @@ struct LossInputs {
                    // global batch. Read in forward. May be empty without a tape
   Tensor targets;  // fp32 [n]: the numbers of a head with one id, whose loss is then the square of
                    // the difference (kernels/loss.h); labels are not that id. Empty: cross entropy
+  // u8 [k, V]: 1 for each id that a row of it has, of a head whose ids are labels that a text has
+  // any number of; the loss is then the mean binary cross entropy of its ids (kernels/loss.h), and
+  // a label is a row of it. Empty: others.
+  Tensor sets;
   std::int64_t vocabulary_begin = 0;  // first id of this rank's part of the vocabulary
   std::int64_t valid = 0;             // ids in this rank's part, padding not counted
   Parameter* bias = nullptr;          // [V/t], added to the logits; trained as the table is

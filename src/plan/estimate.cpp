@@ -19,10 +19,12 @@ MicroBatch empty_batch(std::int64_t samples, const RunPlan& plan) {
   batch.labels.assign(rows, 0);
   batch.loss_mask.assign(rows, 1.0F);
   batch.positions.assign(rows, 0);
-  if (plan.session.model.labels > 1) {
+  if (const ModelConfig& model = plan.session.model; model.gives_labels()) {
     std::ranges::fill(batch.labels, kNoLabel);
     for (std::int64_t sample = 0; sample < samples; ++sample)
       batch.labels[static_cast<std::size_t>(sample * sequence)] = 0;
+    if (model.several_labels)
+      batch.label_sets.resize(static_cast<std::size_t>(samples * model.labels));
   } else if (plan.session.model.encoder) {
     // Those that are not masked have no label.
     const auto masked =

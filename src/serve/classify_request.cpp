@@ -40,11 +40,11 @@ std::vector<TextToEmbed> read_classify_request(const Json& body, const ServedMod
   return texts;
 }
 
-Json classify_json(std::size_t index, std::span<const float> logits,
-                   const std::vector<std::string>& labels) {
+Json classify_json(std::size_t index, std::span<const float> logits, const ServedModel& model) {
+  const std::vector<std::string>& labels = model.labels();
   return {{"index", index},
           {"label", labels.at(static_cast<std::size_t>(largest(logits)))},
-          {"probs", label_probabilities(logits)},
+          {"probs", label_probabilities(logits, model.several_labels())},
           {"num_classes", labels.size()}};
 }
 

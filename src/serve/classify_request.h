@@ -18,6 +18,6 @@ std::vector<TextToEmbed> read_classify_request(const nlohmann::ordered_json& bod
 
 // One entry of "data": the likeliest label, the first of equal ones, and the probability of each.
 nlohmann::ordered_json classify_json(std::size_t index, std::span<const float> logits,
-                                     const std::vector<std::string>& labels);
+                                     const ServedModel& model);
 
 }  // namespace piton

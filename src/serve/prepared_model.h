@@ -35,6 +35,7 @@ class PreparedModel final : public ServedModel {
   const ChatTemplate* chat_template(bool with_tools) const override;
   DecodingEngine& engine() override { return *engine_; }
   const std::vector<std::string>& labels() const override { return labels_; }
+  bool several_labels() const override { return model_.config().several_labels; }
   TextToEmbed read_text(const std::string& text,
                         const std::optional<std::string>& pair) const override;
   std::vector<std::vector<float>> embed(std::span<const TextToEmbed> texts) override;

@@ -83,12 +83,13 @@ void check_answers(const ServedModel& model, std::string_view path) {
   const bool ranks = is_among(kRerankPaths, path);
   const bool labels = is_among(kClassifyPaths, path);
   const std::size_t count = model.labels().size();
+  const bool number = count == 1 && !model.several_labels();
   const auto refuse = [](const char* why) { throw RequestError(400, "", why); };
   if (model.gives_rewards() && !ranks)
     refuse("the model gives rewards, it has no texts and no vectors; it answers /v1/rerank");
-  if (count == 1 && !ranks)
+  if (number && !ranks)
     refuse("the model gives a number for a pair of texts; it answers /v1/rerank");
-  if (count > 1 && !labels)
+  if (count > 0 && !number && !labels)
     refuse("the model is a classifier of several labels; it answers /v1/classify");
   if (model.gives_rewards() || count > 0) return;
   if (labels) {
@@ -315,10 +316,9 @@ HttpAnswer TextService::rerank(const HttpRequest& request, const HttpClient& cli
 HttpAnswer TextService::classify(const HttpRequest& request, const HttpClient& client) {
   const auto texts = read_classify_request(request_object(request.body), model_);
   const auto logits = embedded(texts, client);
-  const std::vector<std::string>& labels = model_.labels();
   Json data = Json::array();
   for (std::size_t i = 0; i < logits.size(); ++i)
-    data.push_back(classify_json(i, logits[i], labels));
+    data.push_back(classify_json(i, logits[i], model_));
   return json_answer({{"id", fmt::format("classify-{:016x}", next_id_++)},
                       {"object", "list"},
                       {"created", seconds_since_1970()},

@@ -58,6 +58,23 @@ void LabelCounts::add(std::int64_t wanted_label, std::int64_t predicted_label,
   if (wanted_label == predicted_label) right[static_cast<std::size_t>(wanted_label)] += 1;
 }
 
+void LabelCounts::add_set(std::span<const std::uint8_t> wanted_labels,
+                          std::span<const float> logits, double threshold) {
+  for (std::vector<double>* counts : {&wanted, &predicted, &right}) counts->resize(logits.size());
+  const std::vector<double> probabilities = label_probabilities(logits, /*several=*/true);
+  bool all_right = true;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const bool has = wanted_labels[i] != 0;
+    const bool gets = probabilities[i] >= threshold;
+    wanted[i] += has ? 1 : 0;
+    predicted[i] += gets ? 1 : 0;
+    right[i] += has && gets ? 1 : 0;
+    all_right = all_right && has == gets;
+  }
+  sets += 1;
+  exact += all_right ? 1 : 0;
+}
+
 void LabelCounts::add(const LabelCounts& more) {
   const auto add_to = [](std::vector<double>& sums, const std::vector<double>& one) {
     sums.resize(std::max(sums.size(), one.size()));
@@ -66,10 +83,13 @@ void LabelCounts::add(const LabelCounts& more) {
   add_to(wanted, more.wanted);
   add_to(predicted, more.predicted);
   add_to(right, more.right);
+  sets += more.sets;
+  exact += more.exact;
   numbers.insert(numbers.end(), more.numbers.begin(), more.numbers.end());
 }
 
 double LabelCounts::texts() const {
+  if (sets > 0) return sets;
   return numbers.empty() ? sum_of_all(wanted) : static_cast<double>(numbers.size());
 }
 
@@ -90,7 +110,7 @@ double LabelCounts::spearman() const {
                      ranks_of(part_of(numbers, &NumberOfText::given)));
 }
 
-double LabelCounts::accuracy() const { return sum_of_all(right) / texts(); }
+double LabelCounts::accuracy() const { return accuracy_figure().mean(); }
 
 double LabelCounts::macro_f1() const {
   double sum = 0;
@@ -100,7 +120,12 @@ double LabelCounts::macro_f1() const {
     sum += 2 * right[i] / (wanted[i] + predicted[i]);
     labels += 1;
   }
-  return sum / labels;
+  return sum / (sets > 0 ? static_cast<double>(wanted.size()) : labels);
+}
+
+double LabelCounts::micro_f1() const {
+  const double below = sum_of_all(wanted) + sum_of_all(predicted);
+  return below == 0 ? 0 : 2 * sum_of_all(right) / below;
 }
 
 double LabelCounts::matthews() const {
@@ -118,12 +143,14 @@ double LabelCounts::matthews() const {
 }
 
 ObjectiveFigure LabelCounts::accuracy_figure() const {
-  return {"accuracy", sum_of_all(right), texts()};
+  return {"accuracy", sets > 0 ? exact : sum_of_all(right), texts()};
 }
 
 std::vector<ObjectiveFigure> LabelCounts::figures() const {
   if (!numbers.empty())
     return {{"mse", mean_square(), 1}, {"pearson", pearson(), 1}, {"spearman", spearman(), 1}};
+  if (sets > 0)
+    return {accuracy_figure(), {"micro_f1", micro_f1(), 1}, {"macro_f1", macro_f1(), 1}};
   return {accuracy_figure(), {"macro_f1", macro_f1(), 1}, {"matthews", matthews(), 1}};
 }
 
@@ -131,7 +158,12 @@ std::int64_t largest(std::span<const float> logits) {
   return std::ranges::max_element(logits) - logits.begin();
 }
 
-std::vector<double> label_probabilities(std::span<const float> logits) {
+std::vector<double> label_probabilities(std::span<const float> logits, bool several) {
+  if (several) {
+    std::vector<double> alone;
+    for (const float one : logits) alone.push_back(1 / (1 + std::exp(-static_cast<double>(one))));
+    return alone;
+  }
   const double most = logits[static_cast<std::size_t>(largest(logits))];
   double sum = 0;
   for (const float one : logits) sum += std::exp(one - most);

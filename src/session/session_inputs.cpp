@@ -75,6 +75,10 @@ ModelInput Session::upload_rows(const MicroBatch& batch, const Tensor& scale) {
                             .sample_index = batch.sample_index,
                             .sequence = batch.sequence}};
   if (!batch.targets.empty()) input.loss.targets = put(DType::kF32, {rows}, batch.targets.data());
+  if (const std::vector<std::uint8_t>& sets = batch.label_sets; !sets.empty()) {
+    input.loss.sets =
+        put(DType::kU8, {batch.samples, std::ssize(sets) / batch.samples}, sets.data());
+  }
   const bool ring = settings_.layout.context_exchange == ContextExchange::kRing &&
                     mesh_->size(Axis::kContext) > 1;  // has them by stretch
   if (!batch.segments.empty() && !ring) {

@@ -79,6 +79,11 @@ LabelCounts Session::counts_of(const std::vector<MicroBatch>& batches,
       const auto row = static_cast<std::size_t>(rows[k]);
       if (settings_.model.regression) {
         own.numbers.push_back({batches[i].targets[row], found[k][0]});
+      } else if (settings_.model.several_labels) {
+        const auto width = static_cast<std::size_t>(labels);
+        own.add_set(std::span(batches[i].label_sets)
+                        .subspan(static_cast<std::size_t>(batches[i].labels[row]) * width, width),
+                    found[k]);
       } else {
         own.add(batches[i].labels[row], largest(found[k]), labels);
       }
@@ -109,6 +114,7 @@ LabelCounts Session::over_all_ranks(LabelCounts own) {
     counts->resize(static_cast<std::size_t>(labels));
     sent.insert(sent.end(), counts->begin(), counts->end());
   }
+  sent.insert(sent.end(), {own.sets, own.exact});
   if (ranks.size() == 1) return own;
   LabelCounts all;
   for (const std::string& bytes : ranks.gather_bytes(bytes_of(sent))) {
@@ -119,7 +125,11 @@ LabelCounts Session::over_all_ranks(LabelCounts own) {
       const auto begin = values.begin() + index * labels;
       return std::vector<double>(begin, begin + labels);
     };
-    all.add(LabelCounts{.wanted = part(0), .predicted = part(1), .right = part(2)});
+    all.add(LabelCounts{.wanted = part(0),
+                        .predicted = part(1),
+                        .right = part(2),
+                        .sets = values[values.size() - 2],
+                        .exact = values.back()});
   }
   return all;
 }

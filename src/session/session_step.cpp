@@ -24,7 +24,7 @@ std::string Session::obstacle_to_recording() const {
   if (teaching_.teacher != nullptr) return "it learns from a teacher";
   // What the host makes of a batch, reads of its passes, or keeps until weights change.
   if (model.encoder || model.encoder_decoder) return "a model with an encoder";
-  if (model.labels > 1) return "its labels are counted";
+  if (model.gives_labels()) return "its labels are counted";
   if (model.normalized_head) return "--normalized-head";
   if (depends_on_length(model.rotary_scaling)) return "rotary angles that depend on the length";
   for (const auto& [name, shape] : settings_.adapters.shapes) {
@@ -151,7 +151,7 @@ void Session::enqueue(const std::vector<MicroBatch>& batches, EnqueuedPasses& pa
   passes.balance = balance_experts(batches, report.loss_scale, passes.inputs);
   passes.later_tokens = predict_later(batches, report.loss_scale, passes.inputs);
   // The loss of numbers says how they are.
-  if (settings_.model.labels > 1) ask_for_labels(batches, passes.inputs);
+  if (settings_.model.gives_labels()) ask_for_labels(batches, passes.inputs);
   passes.sums = input_memory(DType::kF64, {kNamedSums}, MemoryKind::kActivations);
   places_ = nullptr;
   teach(batches, passes.inputs);
@@ -181,7 +181,7 @@ StepReport Session::read(EnqueuedPasses passes, const std::vector<MicroBatch>& b
     if (settings_.model.experts->z_factor != 0)
       report.figures.push_back(balance.z_figure(sum_of(passes.result, kZLossSum), layers));
   }
-  if (settings_.model.labels > 1)
+  if (settings_.model.gives_labels())
     report.figures.push_back(counts_of(batches, passes.result.logits).accuracy_figure());
   passes.result = {};
   if (RecordedStep* const recorded = passes.recorded) {

@@ -26,6 +26,7 @@
 #include "train/run/run_start.h"
 #include "train/run/run_tokenizer.h"
 #include "train/run_length.h"
+#include "train/run_stage.h"
 #include "train/trace/run_trace.h"
 
 namespace piton {
@@ -112,12 +113,8 @@ class RunOpener {
 
 void RunOpener::check_before_allocation() {
   continue_started_run();
-  together([&] {
-    given_.apply_stage();
-    check_preference_options(given_);
-    set_head_of_stage(given_);
-    open_tokenizer_and_plan();
-  });
+  settle_stage(given_, everyone_, sinks_);
+  together([&] { open_tokenizer_and_plan(); });
   choose_recomputation();
   if (inputs_.planner != nullptr) {
     check_memory(machine_, inputs_.planner->plan_memory(run_.plan), everyone_);
@@ -436,6 +433,8 @@ void RunOpener::say_model() {
       plan.global_batch, plan.sequence, plan.micro_batches, plan.micro_batches > 1 ? "es" : ""));
   const std::string changes = given_.model.changes_of_preset(model);
   if (!changes.empty()) say(changes);
+  const std::string random = warning_of_random_router(model);
+  if (!random.empty()) sinks_.warning(random);
 }
 
 void RunOpener::say_options() {

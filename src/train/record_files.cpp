@@ -89,6 +89,7 @@ PreprocessOptions preprocess_options(const PretrainOptions& options, const std::
     made.instruct.handler_name = "TextLabelHandler";
   made.instruct.label_names = options.model.labels.listed_names();
   made.instruct.num_labels = options.model.labels.number();
+  made.instruct.problem_type = options.model.labels.problem;
   return made;
 }
 
@@ -129,6 +130,7 @@ std::string identity_of(const PretrainOptions& options, const std::string& file,
   add(name(options.preferences.stage));
   if (options.preferences.classifies()) {
     add(fmt::to_string(options.model.labels.number()));
+    if (options.model.labels.several()) add("several");
     for (const std::string& one : options.model.labels.listed_names()) add(one);
   }
   add(hash_of_file(file));

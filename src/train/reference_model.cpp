@@ -269,6 +269,12 @@ void set_head_of_stage(PretrainOptions& options) {
 void check_head(const PretrainOptions& options, const RunPlan& plan) {
   const TrainingStage stage = options.preferences.stage;
   const ModelConfig& model = plan.session.model;
+  const bool tunes = stage != TrainingStage::kSft || options.data.is_instruction_dataset;
+  if (tunes && model.experts && model.experts->random_router) {
+    throw Error(Fault::kUsage,
+                "--moe-router-force-load-balancing: is for piton pretrain and piton bench train, "
+                "which measure; what the model learns is of no use; leave it out");
+  }
   if (stage == TrainingStage::kClassify) {
     if (model.classifies()) return;
     throw Error(Fault::kUsage, "--stage classify: {}",

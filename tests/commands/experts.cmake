@@ -80,6 +80,34 @@ expect(RUN inspect layout ${two} --world-size 4 CODE 0 OUT "3 +0 +0 +1 +1 +0")
 # Also without expert ranks: it ended with an internal error.
 expect(RUN ${plan} --step-time CODE 0 OUT "tokens/s")
 
+# The input of a token's one expert is weighted, and a random router sends all experts as many tokens: on any ranks.
+set(bare pretrain --model llama-tiny --num-experts 4 --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer --seq-length 32
+         --micro-batch-size 2 --global-batch-size 4 --lr 1e-2 --split 90,10,0 --moe-aux-loss-coeff 1e-2 --hidden-dropout 0.1)
+set(random --moe-router-force-load-balancing)
+set(inputs --moe-router-topk 1 --moe-router-pre-softmax)
+run_on(1 outputs ${inputs} --train-iters 6)
+set(outputs "${LOSSES}")
+foreach(flags "${inputs};--moe-apply-probs-on-input" "${random}")
+  run_on(1 flags_one ${flags} --train-iters 6)
+  set(one "${LOSSES}")
+  if(one STREQUAL outputs)
+    message(FATAL_ERROR "${flags}: ${one}\n${LOG}")
+  endif()
+  run_on(2 flags_experts ${flags} --train-iters 6 ${two})
+  expect_losses("${flags}, expert ranks" "${one}" "${LOSSES}")
+  run_on(2 flags_tensor ${flags} --train-iters 6 --tensor-model-parallel-size 2 --sequence-parallel)
+  expect_losses("${flags}, tensor ranks" "${one}" "${LOSSES}")
+  file(REMOVE_RECURSE ${WORK}/flags_one ${WORK}/flags_experts ${WORK}/flags_tensor)
+endforeach()
+if(NOT LOG MATCHES "tokens go to random experts, for benchmarks; what this run learns is of no use")
+  message(FATAL_ERROR "no warning of a random router:\n${LOG}")
+endif()
+expect(RUN bench train --model llama-tiny --num-experts 4 ${random} --seq-length 32 --micro-batch-size 1 --rounds 1 CODE 0
+       ERR "tokens go to random experts, for benchmarks")
+expect(RUN finetune --model llama-tiny --num-experts 4 ${random} --data-path ${WORK}/prompts.txt --tokenizer-type ByteTokenizer
+       --seq-length 32 --train-iters 1 --lr 1e-2 CODE 2 ERR "--moe-router-force-load-balancing: is for piton pretrain and piton bench train")
+expect(RUN ${plan} --moe-apply-probs-on-input CODE 2 ERR "--moe-apply-probs-on-input: needs --moe-router-topk 1, got 2")
+
 # The bias of the choice is a part of the model.
 expect(RUN inspect ${WORK}/one/iter_0000006 CODE 0 OUT "layers.0.mlp.router.bias")
 

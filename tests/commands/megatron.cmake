@@ -140,8 +140,8 @@ if(NOT code EQUAL 2 OR NOT error MATCHES "usage: tools/launch.sh N piton")
 endif()
 
 # All that is wrong in one message; the last of a repeated flag counts.
-expect(RUN pretrain --moe-apply-probs-on-input --mrope-section 16 24 --fp4-format e2m1 --lr fast --thread 2 CODE 2
-       ERR "5 options cannot be taken" "--moe-apply-probs-on-input: not yet" "--mrope-section: not yet" "--fp4-format: not yet"
+expect(RUN pretrain --moe-layer-recompute --mrope-section 16 24 --fp4-format e2m1 --lr fast --thread 2 CODE 2
+       ERR "5 options cannot be taken" "--moe-layer-recompute: not yet" "--mrope-section: not yet" "--fp4-format: not yet"
            "--lr: got \"fast\"" "--thread: unknown option, did you mean --threads")
 expect(RUN inspect --model llama-tiny --lr 1 --lr 2 ${WORK}/llama CODE 0
        ERR "--lr: given twice, as \"1\" and as \"2\"; the last one counts")

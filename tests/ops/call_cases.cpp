@@ -264,7 +264,7 @@ class CaseList {
         const Tensor bounds = source_.normal(DType::kF32, {n}, 1, 0.3);
         add(fmt::format("n {} h {}", n, h), 1,
             AddNoise{.y = source_.normal(dtype_, {n, h}),
-                     .bounds = bounds,
+                     .bounds = h % 2 == 0 ? Tensor() : bounds,
                      .key = site_key(99, "embedding.noise"),
                      .rows = {.consumed_samples = consumed(),
                               .sample_index = 3,
@@ -938,6 +938,31 @@ class CaseList {
                         .valid = valid});
   }
 
+  // Of several labels of a text: `columns` of them from `begin` on, of three texts.
+  void add_binary_loss(const LossPart& part, DType gradient) {
+    const auto [n, columns, valid, begin] = part;
+    const std::string detail = fmt::format("n {} columns {} valid {}", n, columns, valid);
+    const Tensor labels = source_.integers({n}, -2, 2);
+    const Tensor sets = source_.integers({3, begin + valid + 2}, 0, 1, DType::kU8);
+    const auto logits = [&] { return source_.normal(sums_, {n, columns}, 0, 2); };
+    add(detail, columns,
+        BinaryLossStatistics{.statistics = source_.unwritten(sums_, {n, 3}),
+                             .logits = logits(),
+                             .labels = labels,
+                             .sets = sets,
+                             .vocabulary_begin = begin,
+                             .valid = valid});
+    add(detail, 1,
+        BinaryLossBackward{.dlogits = source_.unwritten(gradient, {n, columns}),
+                           .logits = logits(),
+                           .labels = labels,
+                           .sets = sets,
+                           .mask = source_.normal(DType::kF32, {n}),
+                           .scale = source_.normal(sums_, {1}, 1, 0.1),
+                           .vocabulary_begin = begin,
+                           .valid = valid});
+  }
+
   void add_loss(std::int64_t n, std::int64_t columns, std::int64_t valid, std::int64_t begin,
                 DType gradient) {
     const std::string detail = fmt::format("n {} columns {} valid {}", n, columns, valid);
@@ -979,6 +1004,7 @@ class CaseList {
                     .targets = source_.normal(DType::kF32, {n}),
                     .mask = source_.normal(DType::kF32, {n})},
         sums_);
+    add_binary_loss({n, columns, valid, begin}, gradient);
     add_teacher({n, columns, valid, begin}, labels, gradient);
     add(detail, 1,
         LossBackward{.dlogits = source_.unwritten(gradient, {n, columns}),

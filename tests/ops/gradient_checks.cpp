@@ -432,6 +432,55 @@ Tensor summed_over_samples(const Tensor& all) {
   return slopes_agree(loss, {{"numbers", numbers, slopes}});
 }
 
+// The loss of several labels of a text, on two ranks of which the second has a column of padding.
+::testing::AssertionResult check_binary_loss(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(23);
+  const std::int64_t n = 4, columns = 3, valid[2] = {3, 2};
+  const Tensor logits[2] = {source.normal(kDType, {n, columns}),
+                            source.normal(kDType, {n, columns})};
+  const Tensor labels = tensor_of(DType::kI32, {n}, std::vector<double>{1, 0, -1, 2});
+  const Tensor sets = tensor_of(DType::kU8, {3, 5},
+                                std::vector<double>{1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1});
+  const Tensor mask = tensor_of(DType::kF32, {n}, std::vector<double>{1, 0.5, 1, 2});
+  const Tensor scale = tensor_of(kDType, {1}, std::vector<double>{0.25});
+  const Tensor statistics = source.unwritten(kDType, {2, n, 3});
+  const Tensor losses = source.unwritten(kDType, {n});
+  const Tensor sum = host_tensor(DType::kF64, {1});
+  const auto loss = [&] {
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      run(BinaryLossStatistics{.statistics = statistics.select(0, rank),
+                               .logits = logits[rank],
+                               .labels = labels,
+                               .sets = sets,
+                               .vocabulary_begin = rank * columns,
+                               .valid = valid[rank]});
+    }
+    set_value(sum, 0, 0);
+    run(LossCombine{.loss = losses,
+                    .lse = source.unwritten(kDType, {n}),
+                    .sum = sum,
+                    .statistics = statistics,
+                    .labels = labels,
+                    .mask = mask});
+    return value_at(sum, 0) * value_at(scale, 0);
+  };
+  std::vector<Gradient> gradients;
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    const Tensor dlogits = source.unwritten(kDType, {n, columns});
+    run(BinaryLossBackward{.dlogits = dlogits,
+                           .logits = logits[rank],
+                           .labels = labels,
+                           .sets = sets,
+                           .mask = mask,
+                           .scale = scale,
+                           .vocabulary_begin = rank * columns,
+                           .valid = valid[rank]});
+    gradients.push_back({fmt::format("logits of rank {}", rank), logits[rank], dlogits});
+  }
+  return slopes_agree(loss, gradients);
+}
+
 ::testing::AssertionResult check_routing(Kernels& kernels, ScoreKind score, bool normalized,
                                          double factor) {
   Runner run(kernels);
@@ -729,6 +778,7 @@ std::vector<GradientCheck> gradient_checks() {
   checks.push_back({"embedding", check_embedding});
   checks.push_back({"loss", check_loss});
   checks.push_back({"squared loss", check_squared_loss});
+  checks.push_back({"binary loss", check_binary_loss});
   for (const bool normalized : {false, true}) {
     for (const double factor : {0.0, 0.6}) {
       for (const ScoreKind score : {ScoreKind::kSoftmax, ScoreKind::kSigmoid}) {

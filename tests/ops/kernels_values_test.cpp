@@ -326,6 +326,39 @@ TEST_P(KernelValues, OfTheSquaredLossAreDifferencesAndTheirSquares) {
   EXPECT_EQ(value_at(sum, 0), 104.75);
 }
 
+// Numbers of PyTorch's binary_cross_entropy_with_logits for these logits and sets, the mean of each
+// row. Far logits neither overflow nor lose their loss.
+TEST_P(KernelValues, OfTheBinaryLossAreThoseOfPyTorch) {
+  const Tensor logits = fp32({3, 4}, {0.5, -1.5, 2, 99, 200, -200, 0, 99, 3, 3, 3, 99});
+  const Tensor labels = int32({3}, {1, 0, -1});
+  const Tensor sets = tensor_of(DType::kU8, {2, 3}, std::vector<double>{0, 1, 1, 1, 0, 1});
+  const Tensor statistics = host_tensor(DType::kF32, {1, 3, 3});
+  run(BinaryLossStatistics{.statistics = statistics.select(0, 0),
+                           .logits = logits,
+                           .labels = labels,
+                           .sets = sets,
+                           .valid = 3});
+  const Tensor loss = host_tensor(DType::kF32, {3});
+  const Tensor sum = tensor_of(DType::kF64, {1}, std::vector<double>{100});
+  run(LossCombine{.loss = loss,
+                  .lse = host_tensor(DType::kF32, {3}),
+                  .sum = sum,
+                  .statistics = statistics,
+                  .labels = labels,
+                  .mask = fp32({3}, {1, 0.5, 3})});
+  expect_values(loss, {0.2674727577352772, 133.56438239352, 0}, 3);
+  const Tensor dlogits = fp32({3, 4}, std::vector<double>(12, 9));
+  run(BinaryLossBackward{.dlogits = dlogits,
+                         .logits = logits,
+                         .labels = labels,
+                         .sets = sets,
+                         .mask = fp32({3}, {1, 0.5, 3}),
+                         .scale = fp32({1}, {3}),
+                         .valid = 3});
+  expect_values(
+      dlogits, {-0.3775406688, 0.1824255238, -0.1192029220, 0, 0.5, -0.5, -0.25, 0, 0, 0, 0, 0}, 1);
+}
+
 TEST_P(KernelValues, OfEmbeddingsAreRowsOfTheTablePart) {
   const Tensor table = fp32({2, 2}, {1, 2, 3, 4});  // ids 5 and 6
   const Tensor ids = int32({4}, {6, 4, 5, 7});

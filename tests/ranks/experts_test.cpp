@@ -2,7 +2,7 @@
 // Experts that are divided over ranks give the losses, gradients, gradient norms, weights and
 // checkpoints of one process, alone and under every other kind of parallelism, with as many experts
 // of a token as a rank has, with more, and with fewer; next to an MLP that all tokens share, and in
-// some layers alone.
+// some layers alone; with inputs that are weighted, and with a random router.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -77,6 +77,19 @@ ModelConfig small(const std::string& name) {
     model.experts->bias_rate = 0.02;
     model.experts->capacity_factor = 1;
     model.experts->keeps_first = true;
+  }
+  if (name == "inputs") {  // one expert of a token, whose input is weighted
+    model.experts->choices = 1;
+    model.experts->normalized = false;
+    model.experts->weighs_inputs = true;
+    model.experts->balance_factor = 0.1;
+  }
+  if (name == "random") {
+    model.experts->choices = 2;
+    model.experts->balance_factor = 0.1;
+    model.experts->z_factor = 0.02;
+    model.experts->capacity_factor = 0.9;
+    model.experts->random_router = true;
   }
   if (name == "norms") {
     model.end_norms = model.gains_from_one = true;
@@ -232,7 +245,8 @@ TEST_P(ExpertParallel, GivesTheGradientsOfOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ExpertParallel,
                          testing::Values("few", "balanced", "samples", "norms", "shared",
-                                         "later tokens", "biased", "limited", "first"));
+                                         "later tokens", "biased", "limited", "first", "inputs",
+                                         "random"));
 
 TEST(ExpertParallelHalf, IsNearOneProcess) {
   ModelConfig model = small("few");
@@ -292,7 +306,7 @@ TEST(ExpertParallelCheckpoints, AreThoseOfOneProcess) {
 }
 
 TEST(ExpertParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
-  for (const char* name : {"biased", "norms", "limited"}) {
+  for (const char* name : {"biased", "norms", "limited", "inputs"}) {
     const ModelConfig model = small(name);
     for (const RunLayout& layout : layouts_of(0)) {
       SCOPED_TRACE(layout.name);

@@ -1,8 +1,8 @@
 // ranks: 2 4
 // Classifiers of texts have the losses, norms, accuracies and counts of one process under any
 // layout: a decoder whose labels no number of tensor ranks divides, and
-// encoders with dropout, in the forms of BERT and of RoBERTa, whole and with adapters; and numbers
-// of texts.
+// encoders with dropout, in the forms of BERT and of RoBERTa, whole and with adapters; numbers of
+// texts, and several labels of each.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -54,7 +54,9 @@ ModelConfig small_classifier(const std::string& name) {
     model.encoder->post_norm = true;
     model.encoder->first_position = 2;
   }
-  set_labels(model, {.count = name.find("number") != name.npos ? 1 : 5, .regression = true});
+  set_labels(model, {.count = name.find("number") != name.npos ? 1 : 5,
+                     .regression = true,
+                     .several = name.find("several") != name.npos});
   return model;
 }
 
@@ -95,6 +97,7 @@ std::vector<double> numbers_of_labels(World& world, RunLayout layout, const std:
     EXPECT_NEAR(found.labels.mean_square(), found.loss_sum / found.loss_tokens, 1e-5);
     return numbers;
   }
+  numbers.push_back(found.labels.exact);
   for (const std::vector<double>& counts :
        {found.labels.wanted, found.labels.predicted, found.labels.right}) {
     EXPECT_EQ(std::ssize(counts), model.labels);
@@ -120,8 +123,9 @@ TEST_P(Labels, HaveTheLossesAndCountsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Labels,
-                         testing::Values("llama", "llama, adapters", "llama, number", "bert",
-                                         "bert, number", "roberta", "bert, adapters",
+                         testing::Values("llama", "llama, adapters", "llama, number",
+                                         "llama, several", "bert", "bert, number", "bert, several",
+                                         "llama, several, adapters", "roberta", "bert, adapters",
                                          "bert, magnitudes, adapters", "roberta, adapters"),
                          [](const auto& info) {
                            std::string name = info.param;

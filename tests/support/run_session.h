@@ -182,6 +182,11 @@ inline void add_labels(MicroBatch& batch, std::int64_t consumed, const ModelConf
     const auto row = static_cast<std::size_t>(i * kSequence + place);
     batch.labels[row] = batch.tokens[row] % static_cast<std::int32_t>(model.labels);
     batch.loss_mask[row] = 1;
+    if (model.several_labels) {
+      for (std::int64_t label = 0; label < model.labels; ++label)
+        batch.label_sets.push_back((batch.tokens[row] + sample) % (label + 2) == 0 ? 1 : 0);
+      batch.labels[row] = static_cast<std::int32_t>(i);
+    }
     if (!model.regression) continue;
     batch.targets.resize(batch.tokens.size());
     batch.targets[row] = static_cast<float>(batch.tokens[row] % 7) / 2 - 1;

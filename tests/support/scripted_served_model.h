@@ -119,6 +119,7 @@ class ScriptedServedModel final : public ServedModel {
   // Of a classifier: the last logit is the number of tokens, the others are 0. Of one label the
   // number is that of the tokens of the pair.
   std::vector<std::string> names_of_labels;
+  bool has_several_labels = false;
   ChatTemplate template_of_it{
       "{%- if messages[0].content == 'raise' %}{{ raise_exception('no') }}{% endif -%}"
       "{%- if tools %}T{{ tools | length }};{% endif -%}"
@@ -146,6 +147,7 @@ class ScriptedServedModel final : public ServedModel {
   const ChatTemplate* chat_template(bool) const override { return &template_of_it; }
   DecodingEngine& engine() override { return engine_of_it; }
   const std::vector<std::string>& labels() const override { return names_of_labels; }
+  bool several_labels() const override { return has_several_labels; }
   TextToEmbed read_text(const std::string& text,
                         const std::optional<std::string>& pair) const override {
     if (text.empty()) throw Error(Fault::kData, "it has no tokens");

@@ -9,11 +9,12 @@
 
   expected.safetensors   `tokens`, `segments` (0, or -1 for padding) and `labels` (the label of the text at the token from
                          which it is read, else -100), int32 [4, s]; `types` of encoders; `logits` [4, labels]; `loss`;
-                         of regression labels are 1, and `targets` [4, s] the numbers
+                         of regression labels are 1, and `targets` [4, s] the numbers; of several labels of a text
+                         labels are the number of the text, and `sets` u8 [4, labels] 1 for each that it has
   gradients.safetensors  the gradient of the loss by every tensor, and `losses` and `norms` of ten steps of AdamW, as
                          tools/oracle/encoders.py has them
 
-`adapters` writes adapters of PEFT for the encoders among them (ADAPTERS), B drawn at random: adapter_config.json and
+`adapters` writes adapters of PEFT for some of them (ADAPTERS), B drawn at random: adapter_config.json and
 adapter_model.safetensors as PEFT saves them, `logits`, `loss`, `losses` and `norms` for the batch of the model in
 expected.safetensors, and gradients.safetensors, the gradients of the loss under the names of adapter_model.safetensors.
 `written` loads each folder labels-NAME that Piton has written into PEFT and holds its logits against them.
@@ -40,6 +41,7 @@ NAMES = {"id2label": {0: "sad", 1: "so so", 2: "glad"}, "label2id": {"sad": 0, "
 
 
 NUMBER = {"num_labels": 1, "problem_type": "regression"}
+SEVERAL = {**NAMES, "problem_type": "multi_label_classification"}
 
 
 def bert_sizes(names=NAMES, **more):
@@ -74,6 +76,11 @@ CASES = {
     "bert-number": lambda: transformers.BertForSequenceClassification(transformers.BertConfig(**bert_sizes(NUMBER))),
     "qwen2-number": lambda: transformers.Qwen2ForSequenceClassification(
         transformers.Qwen2Config(**decoder_sizes(NUMBER))),
+    "bert-several": lambda: transformers.BertForSequenceClassification(transformers.BertConfig(**bert_sizes(SEVERAL))),
+    "roberta-several": lambda: transformers.RobertaForSequenceClassification(
+        transformers.RobertaConfig(**bert_sizes(SEVERAL, type_vocab_size=1))),
+    "qwen2-several": lambda: transformers.Qwen2ForSequenceClassification(
+        transformers.Qwen2Config(**decoder_sizes(SEVERAL))),
 }
 
 
@@ -94,7 +101,12 @@ def golden(out, make):
     types = (torch.arange(LENGTH)[None] >= torch.tensor([[6], [5], [13], [1]])).long()
     types[~real] = 0
     number = config.problem_type == "regression"
-    wanted = torch.tensor([0.5, -1.25, 3, 2], dtype=torch.float64) if number else torch.tensor([2, 0, 1, 2])
+    several = config.problem_type == "multi_label_classification"
+    wanted = torch.tensor([2, 0, 1, 2])
+    if number:
+        wanted = torch.tensor([0.5, -1.25, 3, 2], dtype=torch.float64)
+    if several:
+        wanted = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]], dtype=torch.float64)
     more = {}
     if is_encoder and config.type_vocab_size > 1:
         more["token_type_ids"] = types
@@ -108,13 +120,15 @@ def golden(out, make):
     output.loss.backward()
     labels = torch.full_like(tokens, -100)
     places = torch.arange(TEXTS), torch.zeros_like(lengths) if is_encoder else lengths - 1
-    labels[places] = torch.ones_like(lengths) if number else wanted
+    labels[places] = torch.ones_like(lengths) if number else torch.arange(TEXTS) if several else wanted
     expected = {"tokens": encoders.int32(tokens), "segments": encoders.int32(real.long() - 1),
                 "labels": encoders.int32(labels), "logits": output.logits.detach().float().contiguous(),
                 "loss": output.loss.detach().reshape(1)}
     if number:
         expected["targets"] = torch.zeros(tokens.shape)
         expected["targets"][places] = wanted.float()
+    if several:
+        expected["sets"] = wanted.to(torch.uint8)
     if is_encoder:
         expected["types"] = encoders.int32(types)
     save_file(expected, out / "expected.safetensors", metadata={"format": "pt", "origin": origin()})
@@ -130,6 +144,10 @@ ADAPTERS = {
                         modules_to_save=["pooler", "classifier", "LayerNorm"]),
     "megatron-bert": dict(target_modules=ALL),
     "roberta": dict(target_modules=ALL),
+    "bert-number": dict(target_modules=ALL),
+    "qwen2-number": dict(target_modules=["q_proj", "v_proj", "down_proj"]),
+    "bert-several": dict(target_modules=ALL),
+    "qwen2-several": dict(target_modules=["q_proj", "v_proj", "down_proj"]),
 }
 MODELS = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/labels"
 
@@ -141,8 +159,13 @@ def base_of(name):
 def forward_of(name):
     """A function from a model to its output for the batch of the case."""
     batch = load_file(MODELS / base_of(name) / "expected.safetensors")
-    labels = batch["labels"].long()[:, 0]
-    more = {"token_type_ids": batch["types"].long()} if base_of(name) != "roberta" else {}
+    places = batch["labels"] != -100
+    labels = batch["labels"][places].long()
+    if "targets" in batch:
+        labels = batch["targets"][places].double()
+    if "sets" in batch:
+        labels = batch["sets"].double()
+    more = {"token_type_ids": batch["types"].long()} if name.startswith(("bert", "megatron")) else {}
     return lambda model: model(input_ids=batch["tokens"].long(), attention_mask=batch["segments"].long() + 1,
                                labels=labels, **more)
 
@@ -249,9 +272,13 @@ def compare(folder, file, output, adapter=None, length=None):
         if "number" in one:
             worst = max(worst, abs(one["number"] - float(logits[0])))
             continue
-        theirs = torch.softmax(logits, 0)
+        several = "labels" in one
+        theirs = torch.sigmoid(logits) if several else torch.softmax(logits, 0)
         mine = list(one["probabilities"].values())
         worst = max(worst, float((torch.tensor(mine).double() - theirs).abs().max()))
+        if several:
+            assert one["labels"] == [list(one["probabilities"])[i] for i, p in enumerate(theirs) if p >= 0.5], one
+            continue
         assert one["label"] == (names[int(theirs.argmax())] if not adapter else one["label"]), (one, theirs)
     print(f"{folder} {adapter or ''}: {len(ours)} texts, largest distance of a probability or number {worst:.2e}")
     return worst < 2e-5

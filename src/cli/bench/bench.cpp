@@ -84,6 +84,7 @@ struct Request {
   const BenchOptions& bench;
   PretrainOptions& options;
   const Machine& machine;
+  Log& log;
 
   ModelConfig model() const { return options.resolve_model(std::nullopt); }
   std::int64_t sequence() const {
@@ -235,6 +236,8 @@ Json run_train(const Request& request) {
         "--recompute-granularity auto: bench measures what it is given; piton plan says what "
         "would be chosen");
   }
+  const std::string random = warning_of_random_router(options.plan.session.model);
+  if (!random.empty()) request.log.warning(random);
   const TrainBench bench = bench_train(request.machine, options);
   Json out{{"tokens_per_second", bench.tokens / bench.step.best()}};
   if (bench.peak > 0) out["share_of_peak"] = bench.flops / bench.step.best() / bench.peak;
@@ -468,7 +471,7 @@ int run_bench(Invocation& invocation) {
               {"kernels", machine.kernels.name()},
               {"threads", machine.threads.threads()},
               {"rounds", bench.of_all.rounds}};
-  result.update(kind.run({bench, options, machine}));
+  result.update(kind.run({bench, options, machine, invocation.log}));
   if (machine.world.rank() != 0) return 0;
   if (bench.of_all.json) {
     std::fputs((result.dump() + "\n").c_str(), stdout);

@@ -1,6 +1,7 @@
 // piton classify: the labels of texts, by a classifier.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -33,6 +34,7 @@ struct ClassifyOptions {
   ModelToLoad model;
   std::string map_keys;
   std::optional<std::int64_t> sequence;
+  std::optional<double> threshold;
   bool metrics = false;
 
   template <typename Visitor>
@@ -48,17 +50,37 @@ struct ClassifyOptions {
       sequence);
     v(Option{"metrics",
              "print accuracy, macro F1 and Matthews' correlation of a file with labels as one JSON "
-             "object, or of numbers the mean squared error and Pearson's and Spearman's "
-             "correlation, in place of a line for each text"},
+             "object, of several labels of a text the share of exact sets, micro F1 and macro F1, "
+             "or of numbers the mean squared error and Pearson's and Spearman's correlation, in "
+             "place of a line for each text"},
       metrics);
+    v(Option{"threshold",
+             "of a model for several labels of a text: the labels with at least this probability "
+             "(default: 0.5)",
+             {.placeholder = "P"}},
+      threshold);
   }
 };
 
 struct TextOfFile {
   Conversation conversation;
-  std::optional<std::int32_t> label;  // that the file has for it
-  std::optional<float> number;        // or, of a model of numbers
+  std::optional<std::int32_t> label;             // that the file has for it
+  std::optional<float> number;                   // or, of a model of numbers
+  std::optional<std::vector<std::uint8_t>> set;  // of several labels: 1 for each that it has
 };
+
+// What the file has for a text with a label or a list of them.
+void set_label(const KnownLabels& known, TextOfFile& text) {
+  const std::vector<std::int32_t> stored = known.stored(text.conversation);
+  if (known.are_values()) {
+    text.number = std::bit_cast<float>(stored[0]);
+  } else if (known.several) {
+    text.set.emplace(static_cast<std::size_t>(known.count));
+    for (const std::int32_t label : stored) (*text.set)[static_cast<std::size_t>(label)] = 1;
+  } else {
+    text.label = stored[0];
+  }
+}
 
 bool has_records(const std::string& file) {
   constexpr std::array<std::string_view, 5> kEnds = {".jsonl", ".ndjson", ".json", ".csv",
@@ -79,11 +101,7 @@ std::vector<TextOfFile> texts_of_records(const std::string& file, const std::str
   std::vector<TextOfFile> texts;
   const auto use = [&](const Json& record) {
     TextOfFile text{.conversation = read_labeled(fields, record, /*needs_label=*/false)};
-    if (const auto& label = text.conversation.label; label && known.are_values()) {
-      text.number = KnownLabels::value_of(*label);
-    } else if (label) {
-      text.label = known.number_of(*label);
-    }
+    if (text.conversation.label || text.conversation.label_list) set_label(known, text);
     texts.push_back(std::move(text));
   };
   for_each_record(reader, options.sample_by, use, refuse_bad_record);
@@ -110,11 +128,20 @@ TextToLabel to_label(const LabelPrompt& prompt, const TextOfFile& text, const Mo
   return made;
 }
 
-// {"label": NAME, "probabilities": {NAME: p, ...}}.
-Json line_of(const std::vector<float>& logits, const std::vector<std::string>& names) {
-  const std::vector<double> probabilities = label_probabilities(logits);
+// {"number": y}; {"label": NAME, "probabilities": {NAME: p, ...}}; or, in place of the one label,
+// {"labels": [NAME, ...], ...}.
+Json line_of(const std::vector<float>& logits, const ModelConfig& config, double threshold) {
+  if (config.regression) return {{"number", logits[0]}};
+  const std::vector<std::string> names = names_of_labels(config);
+  const std::vector<double> probabilities = label_probabilities(logits, config.several_labels);
   Json shares = Json::object();
-  for (std::size_t i = 0; i < names.size(); ++i) shares[names[i]] = probabilities[i];
+  Json chosen = Json::array();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    shares[names[i]] = probabilities[i];
+    if (probabilities[i] >= threshold) chosen.push_back(names[i]);
+  }
+  if (config.several_labels)
+    return {{"labels", std::move(chosen)}, {"probabilities", std::move(shares)}};
   return {{"label", names[static_cast<std::size_t>(largest(logits))]},
           {"probabilities", std::move(shares)}};
 }
@@ -142,7 +169,7 @@ std::vector<TextToLabel> all_to_label(const Model& model, const std::string& fil
 LabelCounts classify(Model& model, const std::string& file, const std::vector<TextOfFile>& texts,
                      const ClassifyOptions& options, bool prints) {
   const ModelConfig& config = model.config();
-  const std::vector<std::string> names = names_of_labels(config);
+  const double threshold = options.threshold.value_or(kLabelThreshold);
   const std::vector<TextToLabel> all = all_to_label(model, file, texts, options);
   LabelCounts counts;
   for (std::size_t begin = 0; begin < texts.size(); begin += kReadTogether) {
@@ -152,13 +179,12 @@ LabelCounts classify(Model& model, const std::string& file, const std::vector<Te
     const std::vector<std::vector<float>> logits = model.label_logits(some);
     std::string out;
     for (std::size_t i = 0; i < some.size(); ++i) {
-      const std::optional<std::int32_t> label = texts[begin + i].label;
-      const std::optional<float> number = texts[begin + i].number;
-      if (label) counts.add(*label, largest(logits[i]), config.labels);
-      if (number) counts.numbers.push_back({*number, logits[i][0]});
+      const TextOfFile& text = texts[begin + i];
+      if (text.label) counts.add(*text.label, largest(logits[i]), config.labels);
+      if (text.number) counts.numbers.push_back({*text.number, logits[i][0]});
+      if (text.set) counts.add_set(*text.set, logits[i], threshold);
       if (options.metrics) continue;
-      const Json line =
-          config.regression ? Json{{"number", logits[i][0]}} : line_of(logits[i], names);
+      const Json line = line_of(logits[i], config, threshold);
       out += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     }
     if (prints) std::fwrite(out.data(), 1, out.size(), stdout);
@@ -177,6 +203,11 @@ void say_figures(const std::string& file, const LabelCounts& counts, bool as_jso
         "{}: mean squared error {:.4f}, Pearson's correlation {:.4f}, Spearman's {:.4f} of {} "
         "texts with numbers",
         file, counts.mean_square(), counts.pearson(), counts.spearman(), counts.texts()));
+  } else if (counts.sets > 0) {
+    log.info(fmt::format(
+        "{}: accuracy of exact sets {:.4f}, micro F1 {:.4f}, macro F1 {:.4f} of {} texts with "
+        "labels",
+        file, counts.accuracy(), counts.micro_f1(), counts.macro_f1(), counts.texts()));
   } else {
     log.info(fmt::format(
         "{}: accuracy {:.4f}, macro F1 {:.4f}, Matthews' correlation {:.4f} of {} texts with "
@@ -203,13 +234,23 @@ int run_classify(Invocation& invocation) {
   if (files.empty() && !has_standard_input() && invocation.leads)
     throw Error(Fault::kUsage, "classify: wanted a FILE of lines or records (- is standard input)");
   if (options.sequence) check_range("--seq-length", *options.sequence, 1);
+  const double threshold = options.threshold.value_or(kLabelThreshold);
+  if (!(threshold >= 0 && threshold <= 1))
+    throw Error(Fault::kUsage, "--threshold: got {}, wanted a number from 0 to 1", threshold);
   const std::string file = files.empty() ? "-" : files[0];
   Engine engine(engine_options(general), invocation.log);
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
   model->label_logits({});  // refuses a model without labels before the file is read
+  const ModelConfig& config = model->config();
+  if (options.threshold && !config.several_labels) {
+    throw Error(Fault::kUsage,
+                "--threshold: is of a model for several labels of a text, and this one gives {}; "
+                "leave it out",
+                config.regression ? "a number" : "one label");
+  }
   if (file == "-") share_standard_input(engine.world());
-  const KnownLabels known{model->config().label_names, model->config().labels};
+  const KnownLabels known{config.label_names, config.labels, config.several_labels};
   const std::vector<TextOfFile> texts =
       has_records(file) ? texts_of_records(file, options.map_keys, known, invocation.log_of_all())
                         : texts_of_lines(file);

@@ -20,6 +20,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "mtp-num-layers:1 mtp-loss-scaling-factor:1 "
      "moe-router-score-function:1 moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
      "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
+     "moe-apply-probs-on-input moe-router-force-load-balancing "
      "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 multi-latent-attention rope-type:1 "
      "q-lora-rank:1 kv-lora-rank:1 qk-head-dim:1 qk-pos-emb-head-dim:1 v-head-dim:1 mscale:1 "
      "mscale-all-dim:1 multi-head-latent-attention qk-rope-head-dim:1 qk-nope-head-dim:1 "
@@ -336,8 +337,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "mamba-num-groups:1 mamba-num-heads:1 is-hybrid-model disable-mamba-mem-eff-path "
      "use-glm-rope interleave-sliding-window:1 input-layernorm-in-fp32",
      "the model would be another one"},
-    {kNotYet, "moe-router-force-load-balancing", "a token goes to the experts that it scores best"},
-    {kNotYet, "moe-apply-probs-on-input", "the outputs of experts are weighted, not their inputs"},
     {kNotYet, "moe-layer-recompute", "--recompute-granularity selective or full recomputes layers"},
     {kNotYet, "moe-router-padding-for-fp8", "the products of experts are in bf16"},
     {kNotYet, "muon-no-split-qkv", "Muon updates query, key and value each as a matrix"},

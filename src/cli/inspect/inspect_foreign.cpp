@@ -76,11 +76,12 @@ void print_model(const std::string& path, const ShownModel& shown, bool json) {
         path, shown.title, shown.family, fmt::join(types, " and "), shown.where, model.parameters(),
         model.layers, model.hidden, model.heads, model.groups, model.head_size, model.vocabulary,
         model.max_positions,
-        model.gives_rewards() ? "head of rewards"
-        : model.regression    ? "head of a number"
-        : model.labels > 0    ? fmt::format("head of {} labels", model.labels)
-        : model.tied          ? "tied head"
-                              : "separate head");
+        model.gives_rewards()  ? "head of rewards"
+        : model.regression     ? "head of a number"
+        : model.several_labels ? fmt::format("head of {} labels, several of a text", model.labels)
+        : model.labels > 0     ? fmt::format("head of {} labels", model.labels)
+        : model.tied           ? "tied head"
+                               : "separate head");
     for (const std::string& note : shown.notes) text += note + "\n";
     text += lines;
   }

@@ -41,6 +41,7 @@ struct Conversation {
   std::optional<bool> desirable;
   // Of texts with labels (data/instruct/labeled_texts.h): a name, or a number as text.
   std::optional<std::string> label;
+  std::optional<std::vector<std::string>> label_list;  // in its place, where the record has a list
 };
 
 // The user's and the tools' messages alternate with the assistant's: user first, assistant last.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options/options.h"
+#include "base/options/problem_types.h"
 #include "data/instruct/mixing.h"
 
 namespace piton {
@@ -26,6 +27,7 @@ struct InstructOptions {
   std::uint64_t seed = 1234;
   std::vector<std::string> label_names;
   std::optional<std::int64_t> num_labels;
+  std::optional<std::string> problem_type;
 
   // Whether the records are conversations, although no handler is named.
   bool asks_for_answers() const {
@@ -93,6 +95,11 @@ struct InstructOptions {
              "a number, for regression",
              {.placeholder = "N"}},
       num_labels);
+    v(Option{"problem-type",
+             "TextLabelHandler: multi_label_classification: a record has a list of labels; "
+             "regression: a number",
+             {.choices = {kOneOfLabels, kSeveralLabels, kRegression}}},
+      problem_type);
   }
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/listed.h"
+#include "base/options/problem_types.h"
 
 namespace piton {
 namespace {
@@ -44,20 +45,47 @@ std::string label_text(const Json& value, const std::string& key) {
               value.dump());
 }
 
+constexpr std::int64_t kMostNumbers = 1LL << 31;
+
 std::string known_names(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 12;
   return listed(names, kMost);
 }
 
+// The label of a record, or its list of labels, if there is one.
+void read_label(const RecordFields& fields, const Json& record, Conversation& to) {
+  for (const char* field : {"label", "labels", "score"}) {
+    const std::string& key = fields.key(field);
+    if (!holds(record, key)) continue;
+    const Json& value = record.at(key);
+    if (!value.is_array()) {
+      to.label = label_text(value, key);
+      return;
+    }
+    to.label_list.emplace();
+    for (const Json& one : value) to.label_list->push_back(label_text(one, key));
+    return;
+  }
+}
+
 }  // namespace
+
+std::optional<std::int64_t> whole_number(const std::string& label) {
+  std::int64_t number = 0;
+  const char* const end = label.data() + label.size();
+  const auto read = std::from_chars(label.data(), end, number);
+  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  return number;
+}
 
 std::int32_t KnownLabels::number_of(const std::string& label) const {
   const auto found = std::ranges::find(names, label);
   if (found != names.end()) return static_cast<std::int32_t>(found - names.begin());
-  std::int32_t number = -1;
-  const auto read = std::from_chars(label.data(), label.data() + label.size(), number);
-  const bool is_number = read.ec == std::errc() && read.ptr == label.data() + label.size();
-  if (is_number && number >= 0 && (count == 0 || number < count)) return number;
+  const std::optional<std::int64_t> number = whole_number(label);
+  const auto is_whole = [](const std::string& one) { return whole_number(one).has_value(); };
+  const bool is_number = number && (names.empty() || !std::ranges::all_of(names, is_whole));
+  if (is_number && *number >= 0 && *number < (count == 0 ? kMostNumbers : count))
+    return static_cast<std::int32_t>(*number);
   if (!names.empty())
     throw Error(Fault::kData, "the label is \"{}\", wanted one of {}", label, known_names(names));
   if (count > 0) {
@@ -80,8 +108,27 @@ float KnownLabels::value_of(const std::string& label) {
   return std::isnormal(narrow) ? narrow : 0.0F;
 }
 
-std::int32_t KnownLabels::stored(const std::string& label) const {
-  return are_values() ? std::bit_cast<std::int32_t>(value_of(label)) : number_of(label);
+std::vector<std::int32_t> KnownLabels::stored(const Conversation& text) const {
+  if (!text.label_list) {
+    const std::string& label = text.label.value();
+    return {are_values() ? std::bit_cast<std::int32_t>(value_of(label)) : number_of(label)};
+  }
+  if (!several) {
+    throw Error(Fault::kData,
+                "the label is a list, wanted {}; a text has several labels with --problem-type {}",
+                are_values() ? "a number" : "one label", kSeveralLabels);
+  }
+  std::vector<std::int32_t> numbers;
+  for (const std::string& label : *text.label_list) {
+    numbers.push_back(number_of(label));
+    if (std::ranges::count(numbers, numbers.back()) == 1) continue;
+    throw Error(Fault::kData,
+                "the labels have \"{}\" twice; wanted a list of the labels that the text has, each "
+                "once (not a 0 or 1 for each that there is)",
+                label);
+  }
+  std::ranges::sort(numbers);
+  return numbers;
 }
 
 Conversation read_labeled(const RecordFields& fields, const Json& record, bool needs_label) {
@@ -104,13 +151,11 @@ Conversation read_labeled(const RecordFields& fields, const Json& record, bool n
                 "sentence2, premise and hypothesis, question and sentence; --map-keys names others",
                 keys.empty() ? "no keys" : listed(keys, 12));
   }
-  const bool scored = !holds(record, fields.key("label")) && holds(record, fields.key("score"));
-  const std::string& label = fields.key(scored ? "score" : "label");
-  if (holds(record, label)) {
-    conversation.label = label_text(record.at(label), label);
-  } else if (needs_label) {
-    throw Error(Fault::kData, "no label: wanted \"{}\" or \"{}\"; --map-keys names another key",
-                label, fields.key("score"));
+  read_label(fields, record, conversation);
+  if (needs_label && !conversation.label && !conversation.label_list) {
+    throw Error(Fault::kData,
+                "no label: wanted \"{}\", \"{}\" or \"{}\"; --map-keys names another key",
+                fields.key("label"), fields.key("labels"), fields.key("score"));
   }
   return conversation;
 }

@@ -1,7 +1,7 @@
 // Texts, or pairs of texts, with a label: records of a classifier's data, and their tokens.
 //
 // A record has its text under one of these keys, the first that is there, and its label, a number
-// or a name, under "label", or else under "score":
+// or a name, or a list of several, under "label", or else under "labels" or "score":
 //
 //   text, with text_pair     sentence1 and sentence2     question1 and question2
 //   premise and hypothesis   question and sentence       question and passage       sentence
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,20 +27,28 @@ namespace piton {
 inline constexpr std::string_view kLabeledFields =
     "text=text? text_pair=text_pair? sentence=sentence? sentence1=sentence1? sentence2=sentence2? "
     "premise=premise? hypothesis=hypothesis? question=question? question1=question1? "
-    "question2=question2? passage=passage? label=label? score=score?";
+    "question2=question2? passage=passage? label=label? labels=labels? "
+    "score=score?";
+
+// Of a label that is one.
+std::optional<std::int64_t> whole_number(const std::string& label);
 
 // Which labels there are.
 struct KnownLabels {
   std::vector<std::string> names;  // empty: numbers alone
   std::int64_t count = 0;          // 0: not known; 1: numbers with a fraction (regression)
+  bool several = false;            // a text has any number of them
 
-  // Of a name, or else of a number from 0 on. Throws Error(kData) for another one.
+  // Of a name, or else of a number from 0 on, unless all names are numbers. Throws Error(kData) for
+  // another one.
   std::int32_t number_of(const std::string& label) const;
   // Of regression. Throws Error(kData) for a text that is no number.
   static float value_of(const std::string& label);
-  bool are_values() const { return count == 1; }
-  // What the data set holds: number_of(), or the bits of value_of().
-  std::int32_t stored(const std::string& label) const;
+  bool are_values() const { return count == 1 && !several; }
+  // What the data set holds of a text with a label or a list of them: number_of() of each, in
+  // ascending order, or the bits of value_of(). One label is a list of one where a text may have
+  // several. Throws Error(kData) also for a list where it may not, and for a label twice.
+  std::vector<std::int32_t> stored(const Conversation& text) const;
 };
 
 // The text is the first message, its pair the second one. Throws Error(kData) with the reason why

@@ -51,6 +51,8 @@ LabeledDataset::LabeledDataset(const LabelRules& rules, const RecordShare& share
     const auto number = static_cast<std::int32_t>(i);
     if (rules_.regression) {
       target(number);
+    } else if (rules_.several) {
+      label_set(number);
     } else {
       label(number);
     }
@@ -65,7 +67,12 @@ std::int32_t LabeledDataset::number(std::int64_t index) const {
 
 std::int32_t LabeledDataset::label(std::int32_t number) const {
   std::array<std::int32_t, 1> value{-1};
-  if (columns_[2]->length(number) == 1) columns_[2]->read(number, 0, value);
+  if (const std::int64_t length = columns_[2]->length(number); length != 1) {
+    throw Error(Fault::kData, "{}: sample {} has {} labels, wanted one; several of a text are {}",
+                columns_[2]->prefix(), number, length,
+                "learned with --problem-type multi_label_classification");
+  }
+  columns_[2]->read(number, 0, value);
   if (value[0] >= 0 && value[0] < rules_.labels) return value[0];
   throw Error(Fault::kData, "{}: sample {} has label {}, and the model has labels 0 to {}",
               columns_[2]->prefix(), number, value[0], rules_.labels - 1);
@@ -81,6 +88,19 @@ float LabeledDataset::target(std::int32_t number) const {
               "{}: sample {} has {}, which is a label, wanted the bits of a number; preprocess it "
               "again with --num-labels 1",
               columns_[2]->prefix(), number, value[0]);
+}
+
+std::vector<std::uint8_t> LabeledDataset::label_set(std::int32_t number) const {
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(columns_[2]->length(number)));
+  if (!labels.empty()) columns_[2]->read(number, 0, labels);
+  std::vector<std::uint8_t> set(static_cast<std::size_t>(rules_.labels));
+  for (const std::int32_t label : labels) {
+    const bool is_there = label >= 0 && label < rules_.labels;
+    if (is_there && set[static_cast<std::size_t>(label)]++ == 0) continue;
+    throw Error(Fault::kData, "{}: sample {} has label {}{}, and the model has labels 0 to {}",
+                columns_[2]->prefix(), number, label, is_there ? " twice" : "", rules_.labels - 1);
+  }
+  return set;
 }
 
 std::int64_t LabeledDataset::longest(std::int64_t index) const {
@@ -115,9 +135,16 @@ void LabeledDataset::sample(std::int64_t index, Sample& sample) const {
   sample.length = std::ssize(text.ids);
   sample.tokens = std::move(text.ids);
   sample.labels.assign(sample.tokens.size(), kNoLabel);
-  if (rules_.regression) sample.target = target(number);
-  (rules_.at_first_token ? sample.labels.front() : sample.labels.back()) =
-      rules_.regression ? kNumberLabel : label(number);
+  std::int32_t& own = rules_.at_first_token ? sample.labels.front() : sample.labels.back();
+  if (rules_.regression) {
+    sample.target = target(number);
+    own = kNumberLabel;
+  } else if (rules_.several) {
+    sample.label_set = label_set(number);
+    own = 0;
+  } else {
+    own = label(number);
+  }
   sample.positions.resize(sample.tokens.size());
   std::iota(sample.positions.begin(), sample.positions.end(), 0);
   if (rules_.token_types > 0) {

@@ -2,9 +2,9 @@
 //
 //   PREFIX_packed_input_ids_document   ids of a text, or of a pair of texts, with special tokens
 //   PREFIX_packed_parts_document       what each of them is (data/instruct/labeled_texts.h)
-//   PREFIX_packed_label_document       one value: the number of the label; of regression the bits
-//   of
-//                                      a number in fp32
+//   PREFIX_packed_label_document       one value, the number of the label; of several labels that
+//                                      of each, in ascending order, or none; of regression the bits
+//                                      of a number in fp32
 //
 // Sequence i of each file belongs to sample i. A sample is a row with one label, at the token from
 // which the model says it: the last one of a decoder, the first one of an encoder. Longer texts are
@@ -26,6 +26,7 @@ struct LabelRules {
   std::int64_t sequence = 0;     // tokens of a row
   std::int64_t labels = 0;       // how many there are
   bool regression = false;       // the one is a number
+  bool several = false;          // a text has any number of them
   bool at_first_token = false;   // of an encoder
   std::int64_t token_types = 0;  // rows of its table of types; 0: no table
 };
@@ -48,6 +49,7 @@ class LabeledDataset final : public SampleSource {
   std::int32_t number(std::int64_t index) const;
   std::int32_t label(std::int32_t number) const;
   float target(std::int32_t number) const;
+  std::vector<std::uint8_t> label_set(std::int32_t number) const;
 
   LabelRules rules_;
   std::string prefix_;

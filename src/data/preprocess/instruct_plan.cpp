@@ -96,6 +96,16 @@ KnownLabels labels_of(const InstructOptions& options) {
     for (std::string one; std::getline(all, one, ',');) labels.names.push_back(one);
   }
   labels.count = std::ssize(labels.names);
+  labels.several = options.problem_type == kSeveralLabels;
+  if (options.problem_type == kRegression) {
+    if (labels.count > 0 || options.num_labels.value_or(1) != 1) {
+      throw Error(Fault::kUsage,
+                  "--problem-type: got regression, which is of one number; leave --num-labels and "
+                  "--label-names out");
+    }
+    labels.count = 1;
+    return labels;
+  }
   if (!options.num_labels) return labels;
   if (*options.num_labels < 1 || (labels.count != 0 && labels.count != *options.num_labels)) {
     throw Error(Fault::kUsage, "--num-labels: got {}, wanted {}", *options.num_labels,
@@ -175,6 +185,11 @@ std::string shown(const TaughtText& sample, const Tokenizer& tokenizer) {
   return text;
 }
 
+std::string shown_label(const KnownLabels& known, const Conversation& text) {
+  if (known.are_values() && text.label) return fmt::to_string(KnownLabels::value_of(*text.label));
+  return fmt::format("{}", fmt::join(known.stored(text), ", "));
+}
+
 void report_first(const PreprocessOptions& options, const Tokenizer& tokenizer,
                   const std::vector<InputFile>& files, const InstructPlan& plan, Log& log) {
   if (reads_standard_input(files)) return;
@@ -184,11 +199,9 @@ void report_first(const PreprocessOptions& options, const Tokenizer& tokenizer,
   try {
     const Conversation conversation = read_conversation(*plan.handler, plan.fields, record);
     const std::vector<TaughtText> samples = plan.prompt->encode(conversation);
-    if (conversation.label) {
+    if (plan.handler->form == SampleForm::kLabels) {
       log.info(fmt::format("first sample: {} tokens, label {}: {}", samples.at(0).ids.size(),
-                           plan.labels.are_values()
-                               ? fmt::to_string(KnownLabels::value_of(*conversation.label))
-                               : fmt::to_string(plan.labels.number_of(*conversation.label)),
+                           shown_label(plan.labels, conversation),
                            nlohmann::json(tokenizer.decode(samples[0].ids))
                                .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
       return;
@@ -302,8 +315,9 @@ std::optional<InstructPlan> make_instruct_plan(const PreprocessOptions& options,
                   "--seq-length, --cutoff-len, --pack, --enable-thinking and --append-eod",
                   plan.handler->name);
     }
-  } else if (!instruct.label_names.empty() || instruct.num_labels) {
-    throw Error(Fault::kUsage, "--label-names, --num-labels: are for TextLabelHandler, got {}",
+  } else if (!instruct.label_names.empty() || instruct.num_labels || instruct.problem_type) {
+    throw Error(Fault::kUsage,
+                "--label-names, --num-labels, --problem-type: are for TextLabelHandler, got {}",
                 plan.handler->name);
   }
   plan.fields = fields_of(*plan.handler, options.map_keys);

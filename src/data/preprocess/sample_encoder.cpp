@@ -22,6 +22,8 @@ ContentHash hash_of(const Conversation& conversation) {
   if (conversation.rejected) add(*conversation.rejected);
   if (conversation.desirable) hash.add(*conversation.desirable ? "good" : "bad");
   if (conversation.label) hash.add(*conversation.label);
+  for (const std::string& label : conversation.label_list.value_or(std::vector<std::string>()))
+    hash.add(label);
   return hash;
 }
 
@@ -77,13 +79,13 @@ std::optional<SampleEncoder::Refusal> SampleEncoder::refusal(
 }
 
 void SampleEncoder::add_labeled(const Conversation& conversation, EncodedBlock& out) {
-  const std::int32_t label = rules_.labels.stored(*conversation.label);
+  const std::vector<std::int32_t> labels = rules_.labels.stored(conversation);
   const TaughtText text = rules_.prompt->encode(conversation).front();
   for (const Message& message : conversation.messages)
     out.text_bytes += std::ssize(message.content);
   append(text.ids, out.columns[0]);
   append(text.labels, out.columns[1]);
-  append(std::array<std::int32_t, 1>{label}, out.columns[2]);
+  append(labels, out.columns[2]);
   ++out.documents;
   out.taught.push_back(1);
   for (EncodedBlock::Column& column : out.columns) column.sequences.push_back(1);

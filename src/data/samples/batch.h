@@ -30,6 +30,8 @@ struct MicroBatch {
   std::vector<std::int32_t> positions;  // [b*s]; 0..s-1, or from the document's start
   std::vector<std::int32_t> segments;   // [b*s] or empty: a token attends only to its own segment
   std::vector<float> targets;  // [b*s] or empty: the number of each row with kNumberLabel, else 0
+  // [b, labels] or empty: Sample::label_set of each sample. A label is then a row of it.
+  std::vector<std::uint8_t> label_sets;
   // Of samples for encoders only.
   std::vector<std::int32_t> types;        // [b*s] or empty: all 0
   std::vector<std::int32_t> pair_labels;  // [b] or empty: 1 where the two parts changed places

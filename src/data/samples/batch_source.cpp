@@ -113,6 +113,14 @@ MicroBatch BatchSource::rows(std::span<const std::int64_t> places, std::int64_t 
         if (batch.labels[i] == kNumberLabel) batch.targets[i] = *sample_.target;
       }
     }
+    if (!sample_.label_set.empty()) {
+      batch.label_sets.insert(batch.label_sets.end(), sample_.label_set.begin(),
+                              sample_.label_set.end());
+      for (std::size_t i = row; i < row + static_cast<std::size_t>(length); ++i) {
+        if (batch.labels[i] != kNoLabel)
+          batch.labels[i] = static_cast<std::int32_t>(row / static_cast<std::size_t>(length));
+      }
+    }
     if (sample_.swapped) batch.pair_labels.push_back(*sample_.swapped ? 1 : 0);
     for (Answer answer : sample_.answers) {
       answer.begin += static_cast<std::int64_t>(row);

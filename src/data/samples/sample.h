@@ -49,6 +49,9 @@ struct Sample {
   std::vector<std::int32_t> segments;   // [s], or empty: the sample is one segment
   std::int64_t length = 0;              // tokens that are not padding, which comes after them
   std::optional<float> target;          // the number of a text, whose token has kNumberLabel
+  // Of texts with several labels: 1 for each label that the text has, else 0. Its token has label
+  // 0, in a micro-batch the number of the sample in it.
+  std::vector<std::uint8_t> label_set;
   // Of masked words only.
   std::vector<std::int32_t> types;    // BERT, [s]: 0 in the first part, 1 in the second
   std::optional<bool> swapped;        // BERT: the second part comes before the first in the text

@@ -138,6 +138,8 @@ void execute(CpuContext& context, const LargestLogits& call);
 void execute(CpuContext& context, const LossCombine& call);
 void execute(CpuContext& context, const SquaredLoss& call);
 void execute(CpuContext& context, const LossBackward& call);
+void execute(CpuContext& context, const BinaryLossStatistics& call);
+void execute(CpuContext& context, const BinaryLossBackward& call);
 void execute(CpuContext& context, const TeacherStatistics& call);
 void execute(CpuContext& context, const TeacherCombine& call);
 void execute(CpuContext& context, const TeacherBackward& call);

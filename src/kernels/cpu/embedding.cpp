@@ -50,11 +50,11 @@ void execute(CpuContext& context, const AddNoise& call) {
   const Masks masks(call.key, call.rows);
   const std::int64_t h = call.y.dim(1);
   const std::int64_t width = h * size_bytes(call.y.dtype());
-  const auto* bounds = call.bounds.data<float>();
+  const auto* bounds = call.bounds.defined() ? call.bounds.data<float>() : nullptr;
   context.ranges(call.y.dim(0), grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       context.vector.add_noise(call.y.raw() + row * width, type_of(call.y.dtype()),
-                               masks.hidden(row), bounds[row], h);
+                               masks.hidden(row), bounds != nullptr ? bounds[row] : 1.0F, h);
     }
   });
 }

@@ -125,4 +125,48 @@ void execute(CpuContext& context, const LossBackward& call) {
   });
 }
 
+void execute(CpuContext& context, const BinaryLossStatistics& call) {
+  const auto* labels = call.labels.data<std::int32_t>();
+  const std::int64_t count = call.sets.dim(1);
+  context.ranges(call.logits.dim(0), 1, [&](std::int64_t row, std::int64_t) {
+    const float* logits = call.logits.data<float>() + row * call.logits.stride(0);
+    float* statistics = call.statistics.data<float>() + row * call.statistics.stride(0);
+    double sum = 0;
+    if (labels[row] >= 0) {
+      const auto* set =
+          call.sets.data<std::uint8_t>() + labels[row] * count + call.vocabulary_begin;
+      for (std::int64_t i = 0; i < call.valid; ++i) {
+        const double margin = set[i] != 0 ? logits[i] : -logits[i];
+        sum += std::fmin(margin, 0.0) - std::log1p(std::exp(-std::fabs(margin)));
+      }
+    }
+    statistics[0] = 0;
+    statistics[1] = call.vocabulary_begin == 0 ? 1.0F : 0.0F;
+    statistics[2] = static_cast<float>(sum / static_cast<double>(count));
+  });
+}
+
+void execute(CpuContext& context, const BinaryLossBackward& call) {
+  const auto* labels = call.labels.data<std::int32_t>();
+  const std::int64_t count = call.sets.dim(1);
+  const double scale = *call.scale.data<float>() / static_cast<double>(count);
+  const DType dtype = call.dlogits.dtype();
+  const std::int64_t width = size_bytes(dtype);
+  context.ranges(call.logits.dim(0), 1, [&](std::int64_t row, std::int64_t) {
+    const float* logits = call.logits.data<float>() + row * call.logits.stride(0);
+    std::byte* dlogits = call.dlogits.raw() + row * call.dlogits.stride(0) * width;
+    const double factor = call.mask.data<float>()[row] * scale;
+    const bool labeled = labels[row] >= 0;
+    const auto* set = call.sets.data<std::uint8_t>() + (labeled ? labels[row] : 0) * count;
+    for (std::int64_t i = 0; i < call.logits.dim(1); ++i) {
+      double gradient = 0;
+      if (labeled && i < call.valid) {
+        const double wanted = set[call.vocabulary_begin + i];
+        gradient = (1 / (1 + std::exp(-static_cast<double>(logits[i]))) - wanted) * factor;
+      }
+      put(dlogits + i * width, dtype, static_cast<float>(gradient));
+    }
+  });
+}
+
 }  // namespace piton::cpu

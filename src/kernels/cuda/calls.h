@@ -46,6 +46,8 @@ void execute(const LargestLogits& call, const CallContext& context);
 void execute(const LossCombine& call, const CallContext& context);
 void execute(const SquaredLoss& call, const CallContext& context);
 void execute(const LossBackward& call, const CallContext& context);
+void execute(const BinaryLossStatistics& call, const CallContext& context);
+void execute(const BinaryLossBackward& call, const CallContext& context);
 void execute(const TeacherStatistics& call, const CallContext& context);
 void execute(const TeacherCombine& call, const CallContext& context);
 void execute(const TeacherBackward& call, const CallContext& context);

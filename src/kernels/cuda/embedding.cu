@@ -50,7 +50,7 @@ template <typename T>
 struct NoiseOnRows {
   static constexpr int kVector = kVectorOf<T>;
   T* y;
-  const float* bounds;
+  const float* bounds;  // null: 1
   std::int64_t h;
   MaskSite site;
 
@@ -58,7 +58,8 @@ struct NoiseOnRows {
   __device__ void run(std::int64_t row, std::int64_t column) const {
     using S = Wide<T>;
     auto value = load_wide<kCount>(y + row * h + column);
-    const S step = static_cast<S>(bounds[row]) * S{0x1p-31};
+    const S bound = bounds == nullptr ? S{1} : static_cast<S>(bounds[row]);
+    const S step = bound * S{0x1p-31};
     site.for_each_word<kCount>(row, column, [&](int i, std::uint32_t word) {
       value.at[i] += static_cast<S>(static_cast<std::int32_t>(word)) * step;
     });

@@ -175,6 +175,40 @@ __global__ void __launch_bounds__(kThreads, kBlocks) squared_loss_rows(SquaredLo
   if (threadIdx.x == 0) rows.sums[blockIdx.x] = sum;
 }
 
+template <typename S>
+struct BinaryRows {
+  S* statistics;
+  const S* logits;
+  const std::int32_t* labels;
+  const std::uint8_t* sets;  // [k, count]
+  std::int64_t columns;
+  std::int64_t count;  // labels of all ranks
+  std::int64_t begin;
+  std::int64_t valid;
+};
+
+// A block has a row.
+template <typename S>
+__global__ void __launch_bounds__(kThreads, kBlocks) binary_rows(BinaryRows<S> rows) {
+  S* parts = shared_array<S>();
+  const std::int64_t row = blockIdx.x;
+  const S* x = rows.logits + row * rows.columns;
+  const std::int32_t label = rows.labels[row];
+  S mine = 0;
+  if (label >= 0) {
+    const std::uint8_t* set = rows.sets + std::int64_t{label} * rows.count + rows.begin;
+    for (std::int64_t i = threadIdx.x; i < rows.valid; i += kThreads) {
+      const S margin = set[i] != 0 ? x[i] : -x[i];
+      mine += fmin(margin, S{0}) - log1p(exp(-fabs(margin)));
+    }
+  }
+  const S sum = block_sum(mine, parts);
+  if (threadIdx.x != 0) return;
+  rows.statistics[3 * row] = S{0};
+  rows.statistics[3 * row + 1] = rows.begin == 0 ? S{1} : S{0};
+  rows.statistics[3 * row + 2] = sum / static_cast<S>(rows.count);
+}
+
 struct AddedTerms {
   double* sum;
   const double* terms;
@@ -211,6 +245,36 @@ struct LossGradient {
       const S onehot = column + i == label - begin ? S{1} : S{0};
       const bool counts = column + i < valid && label >= 0;
       gradient.at[i] = counts ? (exp(gradient.at[i] - center) - onehot) * factor * all : S{0};
+    }
+    store_rounded(dlogits + row * columns + column, gradient);
+  }
+};
+
+template <typename T, typename S>
+struct BinaryLossGradient {
+  static constexpr int kVector = kVectorOf<T, S>;
+  T* dlogits;  // may be logits
+  const S* logits;
+  const std::int32_t* labels;
+  const std::uint8_t* sets;  // [k, count]
+  const float* mask;
+  const S* scale;
+  std::int64_t columns;
+  std::int64_t count;  // labels of all ranks
+  std::int64_t begin;
+  std::int64_t valid;
+
+  template <int kCount>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    auto gradient = load<kCount>(logits + row * columns + column);
+    const std::int32_t label = labels[row];
+    const S factor = static_cast<S>(mask[row]) * *scale / static_cast<S>(count);
+    const std::int64_t first = label < 0 ? 0 : std::int64_t{label} * count + begin;
+    for (int i = 0; i < kCount; ++i) {
+      const bool counts = column + i < valid && label >= 0;
+      const S wanted = counts ? static_cast<S>(sets[first + column + i]) : S{0};
+      const S share = S{1} / (S{1} + exp(-gradient.at[i]));
+      gradient.at[i] = counts ? (share - wanted) * factor : S{0};
     }
     store_rounded(dlogits + row * columns + column, gradient);
   }
@@ -315,6 +379,45 @@ void execute(const LossBackward& call, const CallContext& context) {
                        .mask = pointer<const float>(call.mask),
                        .scale = pointer<const S>(call.scale),
                        .columns = call.logits.dim(1),
+                       .begin = call.vocabulary_begin,
+                       .valid = call.valid},
+                  context.stream);
+    });
+  });
+}
+
+void execute(const BinaryLossStatistics& call, const CallContext& context) {
+  const std::int64_t n = call.logits.dim(0);
+  if (n == 0) return;
+  with_sums(call.logits.dtype(), [&]<typename S>(std::type_identity<S>) {
+    launch("launch of binary loss statistics", binary_rows<S>,
+           {.blocks = {static_cast<unsigned>(n), 1, 1}, .shared_bytes = kWarps * sizeof(S)},
+           BinaryRows<S>{.statistics = pointer<S>(call.statistics),
+                         .logits = pointer<const S>(call.logits),
+                         .labels = pointer<const std::int32_t>(call.labels),
+                         .sets = pointer<const std::uint8_t>(call.sets),
+                         .columns = call.logits.dim(1),
+                         .count = call.sets.dim(1),
+                         .begin = call.vocabulary_begin,
+                         .valid = call.valid},
+           context.stream);
+  });
+}
+
+void execute(const BinaryLossBackward& call, const CallContext& context) {
+  with_floating(call.dlogits.dtype(), [&]<typename T>(std::type_identity<T>) {
+    with_sums(call.logits.dtype(), [&]<typename S>(std::type_identity<S>) {
+      using Body = BinaryLossGradient<T, S>;
+      launch_rows("launch of binary loss backward",
+                  rows_of(call.logits, Body::kVector, {call.dlogits, call.logits}),
+                  Body{.dlogits = pointer<T>(call.dlogits),
+                       .logits = pointer<const S>(call.logits),
+                       .labels = pointer<const std::int32_t>(call.labels),
+                       .sets = pointer<const std::uint8_t>(call.sets),
+                       .mask = pointer<const float>(call.mask),
+                       .scale = pointer<const S>(call.scale),
+                       .columns = call.logits.dim(1),
+                       .count = call.sets.dim(1),
                        .begin = call.vocabulary_begin,
                        .valid = call.valid},
                   context.stream);

@@ -42,6 +42,8 @@ void execute(const LargestLogits& call);
 void execute(const LossCombine& call);
 void execute(const SquaredLoss& call);
 void execute(const LossBackward& call);
+void execute(const BinaryLossStatistics& call);
+void execute(const BinaryLossBackward& call);
 void execute(const TeacherStatistics& call);
 void execute(const TeacherCombine& call);
 void execute(const TeacherBackward& call);

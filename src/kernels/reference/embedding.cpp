@@ -37,7 +37,7 @@ void execute(const AddNoise& call) {
   for (std::int64_t row = 0; row < call.y.dim(0); ++row) {
     for (std::int64_t i = 0; i < call.y.dim(1); ++i) {
       const auto word = static_cast<std::int32_t>(drawn_word(call.key, call.rows, row, i));
-      y(row, i) += bounds(row) * (word * 0x1p-31);
+      y(row, i) += (bounds.given() ? bounds(row) : 1) * (word * 0x1p-31);
     }
   }
   y.write(call.y);

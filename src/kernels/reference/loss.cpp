@@ -105,6 +105,44 @@ void execute(const LossBackward& call) {
   dlogits.write(call.dlogits);
 }
 
+void execute(const BinaryLossStatistics& call) {
+  const Values x = Values::read(call.logits);
+  const Values labels = Values::read(call.labels);
+  const Values sets = Values::read(call.sets);
+  Values statistics(call.statistics.shape());
+  for (std::int64_t row = 0; row < call.logits.dim(0); ++row) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < call.valid && labels(row) >= 0; ++i) {
+      const auto set = static_cast<std::int64_t>(labels(row));
+      const double sign = sets(set, call.vocabulary_begin + i) != 0 ? 1 : -1;
+      const double margin = sign * x(row, i);
+      sum += std::fmin(margin, 0) - std::log1p(std::exp(-std::fabs(margin)));
+    }
+    statistics(row, 0) = 0;
+    statistics(row, 1) = call.vocabulary_begin == 0 ? 1 : 0;
+    statistics(row, 2) = sum / static_cast<double>(call.sets.dim(1));
+  }
+  statistics.write(call.statistics);
+}
+
+void execute(const BinaryLossBackward& call) {
+  const Values x = Values::read(call.logits);
+  const Values labels = Values::read(call.labels);
+  const Values sets = Values::read(call.sets);
+  const Values mask = Values::read(call.mask);
+  const Values scale = Values::read(call.scale);
+  Values dlogits(call.dlogits.shape());
+  for (std::int64_t row = 0; row < call.logits.dim(0); ++row) {
+    if (labels(row) < 0) continue;
+    const double factor = mask(row) * scale(0) / static_cast<double>(call.sets.dim(1));
+    for (std::int64_t i = 0; i < call.valid; ++i) {
+      const double wanted = sets(static_cast<std::int64_t>(labels(row)), call.vocabulary_begin + i);
+      dlogits(row, i) = (1 / (1 + std::exp(-x(row, i))) - wanted) * factor;
+    }
+  }
+  dlogits.write(call.dlogits);
+}
+
 void execute(const TeacherStatistics& call) {
   const Values x = Values::read(call.logits);
   const Values y = Values::read(call.teacher);

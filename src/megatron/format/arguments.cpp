@@ -202,6 +202,7 @@ void set_experts(const Arguments& arguments, ModelConfig& model) {
   facts.capacity_factor = std::max(0.0, arguments.number("moe_expert_capacity_factor", 0));
   facts.keeps_first =
       facts.capacity_factor != 0 && arguments.word("moe_token_drop_policy", "probs") == "position";
+  facts.weighs_inputs = arguments.flag("moe_apply_probs_on_input", false);
   facts.shared_ffn_hidden = arguments.size("moe_shared_expert_intermediate_size").value_or(0);
   facts.shared_gate = arguments.flag("moe_shared_expert_gate", false);
   set_router(arguments, facts);

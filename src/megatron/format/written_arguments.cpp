@@ -108,6 +108,7 @@ void write_experts(const ModelConfig& model, NamedValues<Out> values) {
     values.number("moe_expert_capacity_factor", facts.capacity_factor);
     values.word("moe_token_drop_policy", facts.keeps_first ? "position" : "probs");
   }
+  if (facts.weighs_inputs) values.flag("moe_apply_probs_on_input", true);
   if (facts.score == ScoreKind::kSigmoid) values.word("moe_router_score_function", "sigmoid");
   if (facts.weight_factor != 1)
     values.number("moe_router_topk_scaling_factor", facts.weight_factor);

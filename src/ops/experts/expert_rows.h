@@ -21,6 +21,12 @@ ExpertRows sorted_rows(Context& context, const Tensor& choices, const ExpertRang
 // backward nothing is kept but `rows`; what later ops keep of the result is copied again from x.
 Value dispatched(Context& context, const Value& x, const ExpertRows& rows);
 
+// x [n, h], weights [n, 1] -> [n, h]: each row times its weight.
+Value weighted(Context& context, const Value& x, const Value& weights);
+
+// rows [r, h] -> [n, h]: the sum over the experts of each token, whose weights are 1.
+Value summed(Context& context, const Value& rows, const ExpertRows& sorted);
+
 // rows [r, h], weights [n, k] -> [n, h]: the sum over the experts of each token. `places` as in
 // ExpertRows.
 Value combined(Context& context, const Value& rows, const Value& weights, const Tensor& places);

@@ -137,6 +137,15 @@ Tensor limited_choices(Context& context, const Routing& routing, const Router& r
   return size == 1 ? kept : kept.slice(0, ranks->rank() * mine, mine);
 }
 
+// Random logits in the place of these, with the same gradient.
+Value with_random_numbers(Context& context, const Value& logits, const PhiloxKey& key) {
+  const Tensor random = context.activation(logits.tensor.dtype(), logits.tensor.shape());
+  context.device.zero(random, context.stream);
+  context.kernels.run(AddNoise{.y = random, .bounds = {}, .key = key, .rows = context.rows},
+                      context.stream);
+  return {random, logits.id};
+}
+
 }  // namespace
 
 std::int64_t RoutingRules::capacity(std::int64_t n, std::int64_t experts) const {
@@ -149,7 +158,9 @@ std::int64_t RoutingRules::capacity(std::int64_t n, std::int64_t experts) const 
 Routing routed(Context& context, const Value& x, const Router& router) {
   const RoutingRules& rules = router.rules;
   const std::int64_t n = x.tensor.dim(0);
-  const Value logits = row_scores(context, x, *router.weight, router.logit_bias);
+  Value logits = row_scores(context, x, *router.weight, router.logit_bias);
+  if (rules.random && context.limits_experts)
+    logits = with_random_numbers(context, logits, router.random_key);
   add_z_loss(context, logits, rules.z_factor);
   Routing routing{.weights = {context.activation(logits.tensor.dtype(), {n, rules.choices})},
                   .choices = context.activation(DType::kI32, {n, rules.choices})};

@@ -23,6 +23,7 @@ struct RoutingRules {
   // keeps the first tokens of the samples, else those with the largest weights.
   double capacity_factor = 0;
   bool keeps_first = false;
+  bool random = false;  // where context.limits_experts, the logits are random numbers
 
   // The most tokens that an expert takes of a micro-batch of n rows; n if it takes all.
   std::int64_t capacity(std::int64_t n, std::int64_t experts) const;
@@ -34,6 +35,7 @@ struct Router {
   Parameter* logit_bias = nullptr;  // [experts] of the product, or null
   RoutingRules rules;
   Communicator* context = nullptr;  // ranks with the other rows of the same samples; null: none
+  PhiloxKey random_key = {};        // site_key(seed, site) of RoutingRules::random
 };
 
 struct Routing {
@@ -59,6 +61,10 @@ struct Routing {
 // part of backward because each micro-batch of a step goes back exactly once, whatever is computed
 // again, and because the sums of gradients over micro-batches and ranks then are those of the
 // counts.
+//
+// With random logits, uniform in [-1, 1) and drawn by the global coordinates of rows (AddNoise),
+// experts have about as many tokens each: for benchmarks. Backward gives their gradient to the
+// logits of x, as Megatron-core's apply_random_logits does, so that no work is left out.
 Routing routed(Context& context, const Value& x, const Router& router);
 
 }  // namespace piton

@@ -77,17 +77,30 @@ bool gets_new_head(const PretrainOptions& options, const std::string& path) {
   return config.model.labels.number() == 0 && !config.lora.given();
 }
 
+}  // namespace
+
+bool has_labels_of_own(const PretrainOptions& options) {
+  const std::string path = folder_to_load(options.loop).string();
+  if (path.empty()) return false;
+  const ModelFormat format = model_format_of(path);
+  if (format == ModelFormat::kPiton) return holds_checkpoint(path) && !gets_new_head(options, path);
+  return format == ModelFormat::kHuggingFace && open_model({.path = path}).model.labels > 0;
+}
+
+namespace {
+
 // Gives a model without labels those of the options.
 void add_labels(const PretrainOptions& options, OpenedModel& foreign) {
   if (!makes_labels(options)) return;
   const LabelOptions& labels = options.model.labels;
   if (const std::int64_t there = foreign.model.labels; there > 0) {
-    if (labels.problem && labels.regression() != foreign.model.regression) {
+    if (labels.problem && *labels.problem != problem_of(foreign.model)) {
       throw Error(Fault::kUsage,
                   "--problem-type: got {}, but the model of {} gives {}; leave it out",
                   *labels.problem, foreign.name,
                   foreign.model.regression        ? "a number"
                   : foreign.model.gives_rewards() ? "rewards"
+                  : foreign.model.several_labels  ? "several labels of a text"
                                                   : "labels");
     }
     if (labels.number() == 0 || labels.number() == there) return;
@@ -295,7 +308,8 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
   same("--mtp-num-layers", got.mtp_layers, wanted.mtp_layers);
   same("--num-labels", got.labels, wanted.labels);
-  alike("--problem-type", got.regression == wanted.regression);
+  alike("--problem-type",
+        got.regression == wanted.regression && got.several_labels == wanted.several_labels);
   same("--label-names", fmt::format("{}", fmt::join(got.label_names, " ")),
        fmt::format("{}", fmt::join(wanted.label_names, " ")));
 }

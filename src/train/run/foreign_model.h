@@ -21,6 +21,10 @@ namespace piton {
 // contradicts the model, and Error(kData) for one that cannot be read.
 std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options);
 
+// Whether --load names a model that has a head for labels or rewards. Throws Error(kData) for one
+// that cannot be read.
+bool has_labels_of_own(const PretrainOptions& options);
+
 // Of the facts of a model's own run, those that hold for a model that is made of it.
 std::map<std::string, std::string> facts_of_base(const OpenedModel& base);
 

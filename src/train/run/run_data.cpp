@@ -70,6 +70,7 @@ SampleSettings settings_of(const PretrainOptions& options, const RunPlan& plan,
         labeled_samples({.sequence = settings.sequence,
                          .labels = model.labels,
                          .regression = model.regression,
+                         .several = model.several_labels,
                          .at_first_token = model.encoder.has_value(),
                          .token_types = model.encoder ? model.encoder->token_types : 0},
                         log);

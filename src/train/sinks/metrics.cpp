@@ -85,8 +85,12 @@ constexpr std::array kFigures = {"rewards_chosen",
                                  "sampling_rounds",
                                  "generation_ms",
                                  "accuracy",
+                                 "micro_f1",
                                  "macro_f1",
-                                 "matthews"};
+                                 "matthews",
+                                 "mse",
+                                 "pearson",
+                                 "spearman"};
 
 void read_figures(const Json& object, StepMetrics& step) {
   for (const std::string name : kFigures) {

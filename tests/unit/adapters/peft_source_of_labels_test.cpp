@@ -1,5 +1,5 @@
-// Adapters of PEFT for encoders that are classifiers of texts: with them, a model has the logits,
-// gradients and ten training steps of PEFT (tests/golden/labels_lora, made by
+// Adapters of PEFT for classifiers of texts, encoders and a decoder: with them, a model has the
+// logits, gradients and ten training steps of PEFT (tests/golden/labels_lora, made by
 // tools/oracle/labels.py in float64), also merged. What Piton writes of them has the same tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include "adapters/peft_writer.h"
 #include "base/files/files.h"
 #include "base/json.h"
+#include "model/label_head.h"
 #include "model/lora_options.h"
 #include "support/errors.h"
 #include "support/golden_lora.h"
@@ -18,15 +19,16 @@ namespace {
 
 using test::HostMachine;
 
-constexpr const char* kLabelCases[] = {"bert", "bert-dora", "bert-pooler", "megatron-bert",
-                                       "roberta"};
+constexpr const char* kLabelCases[] = {"bert",          "bert-dora",    "bert-pooler",
+                                       "megatron-bert", "roberta",      "bert-number",
+                                       "qwen2-number",  "bert-several", "qwen2-several"};
 
 std::filesystem::path labels_folder(const std::string& name) {
   return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/labels_lora" / name;
 }
 
 std::filesystem::path labels_base(const std::string& name) {
-  const bool variant = name.starts_with("bert-");
+  const bool variant = name == "bert-dora" || name == "bert-pooler";
   return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/labels" /
          (variant ? "bert" : name);
 }
@@ -48,7 +50,15 @@ struct LabelFiles {
     batch.sequence = of_base.tensor("tokens").dim(1);
     batch.tokens = ints_in(of_base, "tokens");
     batch.labels = ints_in(of_base, "labels");
-    batch.types = ints_in(of_base, "types");
+    if (model().encoder) batch.types = ints_in(of_base, "types");
+    if (model().regression) {
+      const std::vector<double> targets = test::values(of_base.tensor("targets"));
+      batch.targets.assign(targets.begin(), targets.end());
+    }
+    if (model().several_labels) {
+      const std::vector<double> sets = test::values(of_base.tensor("sets"));
+      batch.label_sets.assign(sets.begin(), sets.end());
+    }
     batch.segments = ints_in(of_base, "segments");
     for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
       batch.positions.push_back(static_cast<std::int32_t>(i) %
@@ -170,9 +180,11 @@ TEST(PeftLabels, AreWrittenAsPeftHasWrittenThem) {
     const auto config = read_json<nlohmann::json>(read_text_file(folder / kPeftConfigName));
     EXPECT_EQ(config.at("task_type"), "SEQ_CLS");
     EXPECT_THAT(config.at("modules_to_save").get<std::vector<std::string>>(),
-                testing::Contains("classifier"))
+                testing::Contains(files.model().encoder ? "classifier" : "score"))
         << name;
-    EXPECT_EQ(labels_of_adapter(folder), 3) << name;
+    EXPECT_EQ(labels_of_adapter(folder), files.model().labels) << name;
+    EXPECT_EQ(problem_of_adapter(folder), problem_of(files.model())) << name;
+    EXPECT_EQ(problem_of_adapter(labels_folder(name)), "") << name;  // PEFT does not say it
     const PeftSource again(folder, files.model(), files.family);
     EXPECT_EQ(again.adapters(), files.adapter.adapters()) << name;
   }

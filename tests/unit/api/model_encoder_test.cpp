@@ -28,10 +28,20 @@ constexpr const char* kEncoders[] = {"bert",    "bert-masked", "megatron-bert",
                                      "roberta", "t5",          "t5-v1.1"};
 
 // Of tests/golden/labels: classifiers, also of decoders.
-constexpr const char* kClassifiers[] = {
-    "labels/bert",  "labels/megatron-bert", "labels/roberta",     "labels/xlm-roberta",
-    "labels/qwen2", "labels/gpt2",          "labels/gpt-neox",    "labels/falcon",
-    "labels/opt",   "labels/bert-number",   "labels/qwen2-number"};
+constexpr const char* kClassifiers[] = {"labels/bert",
+                                        "labels/megatron-bert",
+                                        "labels/roberta",
+                                        "labels/xlm-roberta",
+                                        "labels/qwen2",
+                                        "labels/gpt2",
+                                        "labels/gpt-neox",
+                                        "labels/falcon",
+                                        "labels/opt",
+                                        "labels/bert-number",
+                                        "labels/qwen2-number",
+                                        "labels/bert-several",
+                                        "labels/roberta-several",
+                                        "labels/qwen2-several"};
 
 std::filesystem::path folder_of_golden(const std::string& name) {
   return name.starts_with("labels/") ? encoder_folder("bert").parent_path().parent_path() / name
@@ -89,6 +99,10 @@ struct EncoderRun {
     if (config.regression) {
       const std::vector<double> targets = test::values(expected.tensor("targets"));
       batch.targets.assign(targets.begin(), targets.end());
+    }
+    if (config.several_labels) {
+      const std::vector<double> sets = test::values(expected.tensor("sets"));
+      batch.label_sets.assign(sets.begin(), sets.end());
     }
     if (has_pairs()) batch.pair_labels = ints_of(expected.tensor("pair_labels"));
   }
@@ -189,7 +203,12 @@ TEST(HuggingFaceClassifier, GivesTheLogitsAndTheLossOfTransformers) {
         EXPECT_NEAR(found[static_cast<std::size_t>(i)],
                     test::value_at(wanted, text * wanted.dim(1) + i), 1e-4);
       }
-      if (!regression) counts.add(label, largest(found), wanted.dim(1));
+      if (run.source.model().several_labels) {
+        const auto width = static_cast<std::size_t>(wanted.dim(1));
+        counts.add_set(std::span(run.batch.label_sets).subspan(text * width, width), found);
+      } else if (!regression) {
+        counts.add(label, largest(found), wanted.dim(1));
+      }
       ++text;
     }
     const Session::Evaluation evaluation = run.session->evaluate({run.batch});
@@ -198,6 +217,7 @@ TEST(HuggingFaceClassifier, GivesTheLogitsAndTheLossOfTransformers) {
     EXPECT_EQ(evaluation.labels.wanted, counts.wanted);
     EXPECT_EQ(evaluation.labels.predicted, counts.predicted);
     EXPECT_EQ(evaluation.labels.right, counts.right);
+    EXPECT_EQ(evaluation.labels.exact, counts.exact);
     if (regression) EXPECT_NEAR(evaluation.labels.mean_square(), loss, 1e-5 * loss);
   }
 }

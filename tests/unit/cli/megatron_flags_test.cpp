@@ -133,16 +133,17 @@ TEST(MegatronFlags, OfNoMeaningAreTakenAndReportedTogether) {
 TEST(MegatronFlags, ToComeAreRefusedWithAllElseThatIsWrong) {
   FlagsFixture f;
   const std::string message =
-      f.failure({"--moe-apply-probs-on-input", "--mrope-section", "16", "24", "--fp4-format",
-                 "e2m1", "--lr", "fast", "--no-such-flag", "1"});
-  EXPECT_EQ(message,
-            "5 options cannot be taken:\n"
-            "  --moe-apply-probs-on-input: not yet; the outputs of experts are weighted, not their "
-            "inputs\n"
-            "  --mrope-section: not yet; the model would be another one\n"
-            "  --fp4-format: not yet; --fp8-format has the shortest types\n"
-            "  --lr: got \"fast\", wanted number\n"
-            "  --no-such-flag: unknown option; --help lists all");
+      f.failure({"--moe-layer-recompute", "--mrope-section", "16", "24", "--fp4-format", "e2m1",
+                 "--lr", "fast", "--no-such-flag", "1"});
+  EXPECT_EQ(
+      message,
+      "5 options cannot be taken:\n"
+      "  --moe-layer-recompute: not yet; --recompute-granularity selective or full recomputes "
+      "layers\n"
+      "  --mrope-section: not yet; the model would be another one\n"
+      "  --fp4-format: not yet; --fp8-format has the shortest types\n"
+      "  --lr: got \"fast\", wanted number\n"
+      "  --no-such-flag: unknown option; --help lists all");
 }
 
 // Those of scripts of Mixtral and Qwen 3 MoE.
@@ -201,8 +202,9 @@ TEST(MegatronFlags, OfExpertsAreOptionsOrChangeNothing) {
   EXPECT_EQ(log.lines.size(), 2U);
   EXPECT_THAT(f.failure({"--moe-router-load-balancing-type", "sinkhorn"}),
               HasSubstr("wanted one of aux_loss, seq_aux_loss, none"));
-  EXPECT_THAT(f.failure({"--moe-router-force-load-balancing"}),
-              HasSubstr("not yet; a token goes to the experts that it scores best"));
+  f.set.parse({"--num-experts", "4", "--moe-router-topk", "1", "--moe-apply-probs-on-input",
+               "--moe-router-force-load-balancing"});
+  EXPECT_TRUE(f.options.model.mlp.router.weighs_inputs && f.options.model.mlp.router.random);
 }
 
 TEST(MegatronFlags, ThatStandForOptionsSetThem) {

@@ -10,6 +10,7 @@
 #include "base/files/files.h"
 #include "data/instruct/handlers.h"
 #include "data/instruct/labeled_texts.h"
+#include "data/samples/batch_source.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "text/files/tokenizer_options.h"
@@ -51,7 +52,7 @@ TEST(LabeledTexts, ReadsTheKeysOfKnownDataSets) {
   EXPECT_THAT(refusal(R"({"title": "a", "label": 1})"),
               HasSubstr("no text: the record has title, label; wanted text, sentence, or both"));
   EXPECT_THAT(refusal(R"({"text": "a"})"), HasSubstr("no label: wanted \"label\""));
-  EXPECT_THAT(refusal(R"({"text": "a", "label": [1]})"), HasSubstr("\"label\" is [1], wanted"));
+  EXPECT_THAT(refusal(R"({"text": "a", "label": [[1]]})"), HasSubstr("\"label\" is [1], wanted"));
 }
 
 TEST(LabeledTexts, KnowsLabelsByNameOrNumber) {
@@ -74,12 +75,43 @@ TEST(LabeledTexts, KnowsNumbersOfRegression) {
   const KnownLabels numbers{{}, 1};
   EXPECT_EQ(KnownLabels::value_of("-2.5"), -2.5F);
   EXPECT_EQ(KnownLabels::value_of("1e-42"), 0.0F);
-  EXPECT_EQ(numbers.stored("-2.5"), std::bit_cast<std::int32_t>(-2.5F));
-  EXPECT_EQ((KnownLabels{{}, 3}).stored("2"), 2);
+  EXPECT_THAT(numbers.stored({.label = "-2.5"}), ElementsAre(std::bit_cast<std::int32_t>(-2.5F)));
+  EXPECT_THAT((KnownLabels{{}, 3}).stored({.label = "2"}), ElementsAre(2));
   for (const char* wrong : {"", "glad", "1.5x", "1e60", "nan"}) {
-    EXPECT_THAT(message_of(Fault::kData, [&] { numbers.stored(wrong); }),
+    EXPECT_THAT(message_of(Fault::kData, [&] { numbers.stored({.label = wrong}); }),
                 HasSubstr("wanted a number"));
   }
+}
+
+TEST(LabeledTexts, KnowsListsOfLabels) {
+  const auto lists = [](const std::string& record) {
+    const Handler& handler = handler_named("TextLabelHandler");
+    return read_conversation(handler, fields_of(handler, ""),
+                             read_json<nlohmann::ordered_json>(record));
+  };
+  const KnownLabels several{{"sad", "so so", "glad"}, 3, true};
+  const auto stored = [&](const std::string& record) { return several.stored(lists(record)); };
+  EXPECT_THAT(stored(R"({"text": "a", "label": ["glad", "sad"]})"), ElementsAre(0, 2));
+  EXPECT_THAT(stored(R"({"text": "a", "labels": [1]})"), ElementsAre(1));
+  EXPECT_THAT(stored(R"({"text": "a", "labels": []})"), ElementsAre());
+  EXPECT_THAT(stored(R"({"text": "a", "label": "glad"})"), ElementsAre(2));
+  EXPECT_THAT((KnownLabels{{}, 1, true}).stored(lists(R"({"text": "a", "label": [0]})")),
+              ElementsAre(0));
+  const auto refused = [&](const KnownLabels& known, const std::string& record) {
+    return message_of(Fault::kData, [&] { known.stored(lists(record)); });
+  };
+  EXPECT_THAT(refused(several, R"({"text": "a", "labels": [0.0, 1.0, 0.0]})"),
+              HasSubstr("the labels have \"0\" twice; wanted a list of the labels that the text "
+                        "has, each once"));
+  EXPECT_THAT(refused(several, R"({"text": "a", "labels": ["glad", "mad"]})"),
+              HasSubstr("the label is \"mad\", wanted one of sad, so so, glad"));
+  EXPECT_THAT(refused({{}, 3}, R"({"text": "a", "labels": [1]})"),
+              HasSubstr("the label is a list, wanted one label; a text has several labels with "
+                        "--problem-type multi_label_classification"));
+  EXPECT_THAT(refused({{}, 1}, R"({"text": "a", "labels": [1]})"), HasSubstr("wanted a number"));
+  // Numbers that are names are no places.
+  EXPECT_THAT(refused({{"1", "2", "3"}, 3}, R"({"text": "a", "label": 0})"),
+              HasSubstr("the label is \"0\", wanted one of 1, 2, 3"));
 }
 
 // As the tokenizers of Transformers 5.24 cut with truncation=True.
@@ -203,6 +235,24 @@ TEST(LabeledDataset, HasANumberOfATextForRegression) {
   folder.write("label", {{1}, {0}});
   EXPECT_THAT(message_of(Fault::kData, [&] { folder.open({.labels = 1, .regression = true}); }),
               HasSubstr("sample 0 has 1, which is a label, wanted the bits of a number"));
+}
+
+TEST(LabeledDataset, HasASetOfLabelsOfAText) {
+  LabelFolder folder;
+  folder.write("label", {{0, 2}, {}});
+  const auto samples = folder.open({.labels = 3, .several = true});
+  BatchSource batches(samples, {.vocabulary = 10});
+  const MicroBatch batch = batches.micro_batch(std::vector<std::int64_t>{0, 1});
+  EXPECT_THAT(batch.label_sets, ElementsAre(1, 0, 1, 0, 0, 0));
+  EXPECT_THAT(batch.labels, ElementsAre(N, N, N, N, N, 0, N, N, N, N, N, N, N, 1));
+  EXPECT_EQ(batch.loss_tokens(), 2);
+  EXPECT_THAT(message_of(Fault::kData, [&] { folder.open({.labels = 2, .several = true}); }),
+              HasSubstr("sample 0 has label 2, and the model has labels 0 to 1"));
+  EXPECT_THAT(message_of(Fault::kData, [&] { folder.open({.labels = 3}); }),
+              HasSubstr("sample 0 has 2 labels, wanted one; several of a text are learned with"));
+  folder.write("label", {{1, 1}, {}});
+  EXPECT_THAT(message_of(Fault::kData, [&] { folder.open({.labels = 3, .several = true}); }),
+              HasSubstr("sample 0 has label 1 twice"));
 }
 
 TEST(LabeledDataset, RefusesLabelsThatTheModelHasNot) {

@@ -43,8 +43,9 @@ TEST(HfConfigKeys, OfAModelAreReadBackAsIt) {
 
 // Classifiers as Transformers writes them; a model of other labels has the folder's other keys.
 TEST(HfConfigKeys, OfAClassifierAreReadBackAsIt) {
-  for (const char* name : {"bert", "megatron-bert", "roberta", "xlm-roberta", "qwen2", "gpt2",
-                           "gpt-neox", "falcon", "opt"}) {
+  for (const char* name :
+       {"bert", "megatron-bert", "roberta", "xlm-roberta", "qwen2", "gpt2", "gpt-neox", "falcon",
+        "opt", "bert-number", "bert-several", "roberta-several", "qwen2-several"}) {
     const auto folder = std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/labels" / name;
     const Json theirs = Json::parse(read_text_file(folder / "config.json"));
     ModelConfig model = hf_model(HfConfig::read(folder));

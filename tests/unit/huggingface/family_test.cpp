@@ -54,9 +54,15 @@ TEST(HfModel, OfAClassifierHasTheLabelsOfItsFile) {
   EXPECT_THAT(refused("id2label", {{"0", "sad"}, {"2", "glad"}}),
               HasSubstr("wanted names of 0, 1, 2, ..."));
   config["id2label"] = {{"0", "sad"}, {"1", "glad"}};
-  EXPECT_THAT(refused("problem_type", "multi_label_classification"),
-              HasSubstr("wanted single_label_classification"));
-  EXPECT_THAT(refused("problem_type", "regression"), HasSubstr("wanted single_label"));
+  EXPECT_FALSE(model_of(config).several_labels);
+  EXPECT_THAT(refused("problem_type", "regression"),
+              HasSubstr("wanted single_label_classification or multi_label_classification of 2"));
+  config["problem_type"] = "multi_label_classification";
+  EXPECT_TRUE(model_of(config).several_labels && model_of(config).label_names.size() == 2);
+  config["id2label"] = {{"0", "toxic"}};
+  const ModelConfig one = model_of(config);
+  EXPECT_TRUE(one.gives_labels() && !one.gives_rewards() && !one.regression);
+  EXPECT_THAT(one.label_names, testing::ElementsAre("toxic"));
 }
 
 TEST(HfModel, HasTheFactsOfItsFile) {

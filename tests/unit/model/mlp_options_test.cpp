@@ -209,8 +209,14 @@ TEST(MlpOptions, SetTheRouter) {
   // As scripts of Megatron leave capacities out.
   EXPECT_EQ(facts({"--moe-expert-capacity-factor", "-1", "--moe-token-drop-policy", "position"}),
             plain);
-  for (const ExpertFacts& one :
-       {plain, biased, all, softmax, limited, first, more({"--no-norm-topk-prob"})}) {
+  const ExpertFacts random = facts({"--moe-router-force-load-balancing"});
+  EXPECT_TRUE(random.random_router && !random.weighs_inputs);
+  ExpertFacts inputs = plain;
+  inputs.choices = 1;
+  inputs.normalized = false;
+  inputs.weighs_inputs = true;
+  for (const ExpertFacts& one : {plain, biased, all, softmax, limited, first, random, inputs,
+                                 more({"--no-norm-topk-prob"})}) {
     model.experts = one;
     EXPECT_EQ(ModelOptions::of(model).resolve({}).experts, one);
   }

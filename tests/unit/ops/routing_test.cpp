@@ -115,6 +115,72 @@ void expect_router_of_megatron(const RouterCase& one) {
     EXPECT_NEAR(value_at(dx, static_cast<std::int64_t>(i)), one.gradient[i], 1e-6);
 }
 
+// Weights, choices and the gradient of the logits, which are x itself.
+struct RoutedNumbers {
+  std::vector<double> weights, choices, dx;
+  bool operator==(const RoutedNumbers&) const = default;
+};
+
+constexpr PhiloxKey kRandomKey = {3, 5};
+constexpr std::int64_t kRandomRows = 12, kRandomExperts = 6, kRandomChoices = 2;
+
+MaskRows random_rows() {
+  return {.consumed_samples = tensor_of(DType::kI64, {1}, std::vector{8.0}), .sequence = 4};
+}
+
+RoutedNumbers routed_numbers(const Tensor& logits, bool random, bool training) {
+  HostDevice device;
+  Arena arena{device};
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const std::unique_ptr<Kernels> kernels = make_reference_kernels();
+  ResidentWeights weights{*kernels, arena};
+  Tape tape;
+  Parameter router;
+  router.name = "router";
+  router.shape = {kRandomExperts, kRandomExperts};
+  router.dtype = DType::kF64;
+  router.trainable = false;
+  router.value = host_tensor(DType::kF64, router.shape);
+  for (std::int64_t e = 0; e < kRandomExperts; ++e)
+    test::set_value(router.value, e * kRandomExperts + e, 1);
+  Context context{.kernels = *kernels,
+                  .stream = *stream,
+                  .device = device,
+                  .arena = arena,
+                  .weights = weights,
+                  .tape = &tape,
+                  .rows = random_rows(),
+                  .limits_experts = training};
+  const Value x = tape.leaf(logits);
+  const Routing routing = routed(context, x,
+                                 {.weight = &router,
+                                  .rules = {.choices = kRandomChoices, .random = random},
+                                  .random_key = kRandomKey});
+  RoutedNumbers numbers{.weights = test::values(routing.weights.tensor),
+                        .choices = test::values(routing.choices)};
+  std::vector<double> slope;
+  for (int i = 0; i < kRandomRows * kRandomChoices; ++i) slope.push_back(i % 5 - 1.5);
+  tape.seed(routing.weights, tensor_of(DType::kF64, {kRandomRows, kRandomChoices}, slope));
+  tape.backward(context, Tape::Mode::kWhole);
+  numbers.dx = test::values(tape.take_gradient(x, context));
+  return numbers;
+}
+
+// Random logits take the place of those of x and give their gradient to them.
+TEST(Routing, OfRandomLogitsIsThatOfTheDrawnNumbers) {
+  HostDevice device;
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const Tensor drawn = host_tensor(DType::kF64, {kRandomRows, kRandomExperts});
+  make_reference_kernels()->run(
+      AddNoise{.y = drawn, .bounds = {}, .key = kRandomKey, .rows = random_rows()}, *stream);
+  test::TensorSource source(4);
+  const Tensor x = source.normal(DType::kF64, {kRandomRows, kRandomExperts});
+  const RoutedNumbers random = routed_numbers(x, true, /*training=*/true);
+  EXPECT_EQ(random, routed_numbers(drawn, false, true));
+  EXPECT_NE(random.choices, routed_numbers(x, false, true).choices);
+  EXPECT_EQ(routed_numbers(x, true, /*training=*/false), routed_numbers(x, false, false));
+}
+
 TEST(Routing, HasTheLossesOfMegatronAndDropsWhatItDrops) {
   const std::vector<RouterCase> cases = router_cases();
   ASSERT_EQ(cases.size(), 10U);

@@ -40,6 +40,17 @@ TEST_F(Classify, GivesTheProbabilitiesOfEachLabel) {
   EXPECT_EQ(post("/classify", {{"input", "abc"}})["data"][0], json["data"][0]);
 }
 
+// Each label has its own, where a text may have several; one label is enough then.
+TEST_F(Classify, GivesSigmoidsOfSeveralLabels) {
+  model_.names_of_labels = {"low", "middle", "high"};
+  model_.has_several_labels = true;
+  begin();
+  const Json one = post("/v1/classify", {{"input", "abc"}})["data"][0];
+  EXPECT_EQ(one["label"], "high");
+  EXPECT_NEAR(one["probs"][0].get<double>(), 0.5, 1e-12);
+  EXPECT_NEAR(one["probs"][2].get<double>(), 1 / (1 + std::exp(-3.0)), 1e-12);
+}
+
 // More texts than are computed together, of all lengths.
 TEST_F(Classify, AnswersInTheOrderOfTheTexts) {
   model_.names_of_labels = {"low", "high"};
