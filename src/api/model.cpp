@@ -78,7 +78,7 @@ struct Model::State {
   std::unique_ptr<Session> session;
   std::unique_ptr<Inference> inference;
   std::unique_ptr<DecodingEngine> engine;  // from its first use on
-  Drafter* drafter = nullptr;
+  DraftSource drafter;
   std::vector<std::int32_t> ends;
   std::int32_t start = 0;  // what the decoder of a model with an encoder reads first
   // Source of the values: a run or a checkpoint, or what another program wrote.
@@ -234,6 +234,7 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
                  .split_stage = first_decoder_stage(opened.model, sizes[Axis::kPipeline])},
       .zero_stage = layout.zero_stage,
       .use = SessionUse::kInference,
+      .drafts_later = layout.drafts_later,
       .adapters = state.all_adapters(),
       .codes = codes};
   state.mesh = std::make_unique<Mesh>(machine.world, sizes);
@@ -285,8 +286,8 @@ std::unique_ptr<DecodingEngine> Model::make_engine(const DecodingLimits& limits)
   return make_batched_engine(*state_->inference, limits, state_->drafter);
 }
 
-void Model::set_drafter(Drafter* drafter) {
-  if (drafter != nullptr) state_->check_is_decoder();
+void Model::set_drafter(const DraftSource& drafter) {
+  if (drafter.guesses()) state_->check_is_decoder();
   state_->drafter = drafter;
   state_->engine.reset();
 }

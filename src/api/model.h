@@ -85,9 +85,9 @@ class Model {
   // A new engine for requests that come and go; the model must outlive it. On several ranks all of
   // them make it and use it alike.
   std::unique_ptr<DecodingEngine> make_engine(const DecodingLimits& limits) const;
-  // Who guesses next tokens in engines that are made from now on (generate/drafts.h); null: nobody.
-  // Must outlive them.
-  void set_drafter(Drafter* drafter);
+  // Who guesses next tokens in engines that are made from now on; must outlive them. The model
+  // itself only if it was loaded for that (InferenceOptions::drafts_later).
+  void set_drafter(const DraftSource& drafter);
   // Ids that end a text (model_files/generation_ends.h).
   const std::vector<std::int32_t>& ends() const;
   // The continuations found by beam search, best first. `ends`: see beam_search().

@@ -38,6 +38,7 @@ void check_vocabularies(const Model& model, const Model& draft, const std::strin
 
 void SpeculationOptions::check() const {
   check_range("--prompt-lookup", prompt_lookup, 0, kMostDrafts);
+  check_range("--draft-mtp", draft_mtp, 0, kMostDrafts);
   if (draft_tokens) {
     check_range("--draft-tokens", *draft_tokens, 1, kMostDrafts);
     if (draft_model.empty())
@@ -45,14 +46,26 @@ void SpeculationOptions::check() const {
   }
   if (!draft_quantize.empty() && draft_model.empty())
     throw Error(Fault::kUsage, "--draft-quantize: works only with --draft-model; leave it out");
-  if (prompt_lookup > 0 && !draft_model.empty())
-    throw Error(
-        Fault::kUsage,
-        "--prompt-lookup, --draft-model: both guess the next tokens; leave one of them out");
+  const auto refuse_both = [](const char* one, const char* other) {
+    throw Error(Fault::kUsage, "{}, {}: both guess the next tokens; leave one of them out", one,
+                other);
+  };
+  if (prompt_lookup > 0 && draft_mtp > 0) refuse_both("--prompt-lookup", "--draft-mtp");
+  if (flag() != nullptr && !draft_model.empty() && flag() != std::string_view("--draft-model"))
+    refuse_both(flag(), "--draft-model");
 }
 
 Speculation::Speculation(const Machine& machine, const SpeculationOptions& options, Model& model,
                          const InferenceOptions& layout) {
+  if (options.draft_mtp > 0) {
+    if (model.config().mtp_layers == 0)
+      throw Error(
+          Fault::kUsage,
+          "--draft-mtp: the model has no layer that predicts later tokens; leave it out, or "
+          "use --prompt-lookup");
+    model.set_drafter(DraftSource::later_layer(options.draft_mtp));
+    return;
+  }
   if (options.prompt_lookup > 0) {
     drafter_ = make_prompt_lookup(options.prompt_lookup);
   } else if (!options.draft_model.empty()) {
@@ -60,6 +73,7 @@ Speculation::Speculation(const Machine& machine, const SpeculationOptions& optio
     own.quantize = options.draft_quantize;
     own.quantize_flag = "--draft-quantize";
     own.kv_cache_dtype = CacheNumbers::kOfModel;
+    own.drafts_later = false;
     draft_model_ = Model::load(machine, options.draft_model, {}, own);
     check_vocabularies(model, *draft_model_, options.draft_model);
     engine_ = draft_model_->make_engine({});

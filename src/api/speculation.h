@@ -15,6 +15,7 @@ namespace piton {
 
 struct SpeculationOptions {
   std::int64_t prompt_lookup = 0;
+  std::int64_t draft_mtp = 0;
   std::string draft_model;
   std::optional<std::int64_t> draft_tokens;
   std::string draft_quantize;
@@ -27,6 +28,12 @@ struct SpeculationOptions {
              "their prompts they come faster (0: no guesses)",
              {.placeholder = "N"}},
       prompt_lookup);
+    v(Option{"draft-mtp",
+             "guess up to N next tokens with the model's first layer that predicts later tokens "
+             "(--mtp-num-layers in training; folders of DeepSeek-V3 and GLM-4.5), which is loaded "
+             "then; the texts are the same (0: no guesses)",
+             {.placeholder = "N"}},
+      draft_mtp);
     v(Option{"draft-model",
              "a smaller model with the same vocabulary, which guesses the next tokens; the texts "
              "are the same",
@@ -40,7 +47,12 @@ struct SpeculationOptions {
              {.choices = InferenceOptions::code_formats()}},
       draft_quantize);
   }
-  bool any() const { return prompt_lookup > 0 || !draft_model.empty(); }
+  // The flag of who guesses; null: nobody.
+  const char* flag() const {
+    if (prompt_lookup > 0) return "--prompt-lookup";
+    if (draft_mtp > 0) return "--draft-mtp";
+    return draft_model.empty() ? nullptr : "--draft-model";
+  }
   // Throws Error(kUsage) naming the flag.
   void check() const;
 };
@@ -49,9 +61,9 @@ struct SpeculationOptions {
 class Speculation {
  public:
   // Gives `model` a drafter, for engines that it makes from now on; `model` must not be used after
-  // this object is gone. The draft model has the ranks of the model, and its own types. Without
-  // any() nothing happens. Throws Error(kUsage) if the vocabularies differ, and as Model::load().
-  // Collective, as Model::load().
+  // this object is gone. The draft model has the ranks of the model, and its own types. `layout`:
+  // the model was loaded with it. Throws Error(kUsage) if the vocabularies differ or the model has
+  // no layer that predicts later tokens, and as Model::load(). Collective, as Model::load().
   Speculation(const Machine& machine, const SpeculationOptions& options, Model& model,
               const InferenceOptions& layout);
   ~Speculation();

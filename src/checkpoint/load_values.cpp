@@ -4,6 +4,8 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include "base/listed.h"
@@ -14,6 +16,12 @@ namespace {
 
 // On the way to a device, at a time.
 constexpr std::int64_t kStagedBytes = std::int64_t{64} << 20;
+
+// "mtp.layers.N." of a weight of a layer that predicts later tokens.
+std::string later_layer_of(const std::string& weight) {
+  constexpr std::string_view kLayers = "mtp.layers.";
+  return weight.substr(0, weight.find('.', kLayers.size()) + 1);
+}
 
 // Fills tensors of this rank with runs of canonical tensors. Local.
 class Filler {
@@ -215,10 +223,12 @@ void check_tensors(const TensorSource& source, const std::vector<CanonicalTensor
     }
     stored.erase(found);
   }
-  const bool reads_later = std::ranges::any_of(
-      wanted, [](const CanonicalTensor& one) { return predicts_later_tokens(one.name); });
+  std::set<std::string> later;  // layers of the model
+  for (const CanonicalTensor& one : wanted)
+    if (predicts_later_tokens(one.name)) later.insert(later_layer_of(one.name));
   for (const auto& [name, shape] : stored)
-    if (reads_later || !predicts_later_tokens(name)) unknown.push_back(name);
+    if (!predicts_later_tokens(name) || later.contains(later_layer_of(name)))
+      unknown.push_back(name);
   if (!shapes.empty()) {
     throw Error(Fault::kData,
                 "checkpoint: {}: {}; is the checkpoint from another size of this model?",

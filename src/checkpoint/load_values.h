@@ -16,12 +16,12 @@ namespace piton {
 std::vector<CanonicalTensor> tensors_of(const StoredModel& model, TensorKind kind,
                                         Communicator& ranks);
 
-// Whether a weight is of a layer that predicts later tokens. A model without such layers, which
-// only training has, reads the rest of one that has them.
+// Whether a weight is of a layer that predicts later tokens. A model without such layers, or with
+// fewer, as for inference, reads the rest of one that has them.
 inline bool predicts_later_tokens(std::string_view weight) { return weight.starts_with("mtp."); }
 
 // Throws Error(kData) with a list of the tensors that only the source has, that only the model has,
-// or that have another shape. Layers that predict later tokens may be only the source's.
+// or that have another shape. Whole layers that predict later tokens may be only the source's.
 void check_tensors(const TensorSource& source, const std::vector<CanonicalTensor>& wanted,
                    TensorKind kind);
 

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <deque>
-#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "generate/agreed_tokens.h"
 #include "generate/decoded_text.h"
+#include "generate/later_drafts.h"
 #include "generate/prefix_index.h"
 #include "model/rotary.h"
 
@@ -36,12 +37,12 @@ std::int64_t common_tokens(const std::vector<std::int32_t>& a, const std::vector
 
 class BatchedEngine final : public DecodingEngine {
  public:
-  BatchedEngine(Inference& inference, const DecodingLimits& limits, Drafter* drafter)
+  BatchedEngine(Inference& inference, const DecodingLimits& limits, const DraftSource& drafts)
       : inference_(inference),
-        drafter_(drafter),
+        drafts_(drafts),
         config_(inference.config()),
         limits_(limits),
-        cache_(inference.make_cache()),
+        cache_(drafts.later_tokens > 0 ? inference.make_later_cache() : inference.make_cache()),
         index_(cache_.pages()) {
     PITON_ASSERT(limits.texts > 0 && limits.prompt_tokens > 0 && limits.cache_tokens >= 0,
                  "limits of {} texts, {} tokens of prompts, {} of the cache", limits.texts,
@@ -75,7 +76,7 @@ class BatchedEngine final : public DecodingEngine {
     std::vector<DecodingEvent> events;
     end_those_without_a_token(events);
     admit();
-    if (drafter_ != nullptr) guess();
+    guess();
     const std::vector<TextReading> readings = plan();
     if (readings.empty()) return events;
     std::vector<TextTokens> texts;
@@ -103,10 +104,17 @@ class BatchedEngine final : public DecodingEngine {
     }
     counts_.computed_tokens += end;
     ++counts_.passes;
-    const Tensor logits = inference_.logits(texts, rows, cache_);
+    PassResults results;
+    if (drafts_.later_tokens > 0) {
+      results = inference_.logits_and_hidden(texts, rows, cache_);
+    } else {
+      results.logits = inference_.logits(texts, rows, cache_);
+    }
     std::vector<GeneratedToken> tokens;
-    if (!rows.empty()) tokens = agreed_tokens(readings, logits);
-    take_all(readings, tokens, events);
+    if (!rows.empty()) tokens = agreed_tokens(inference_, running_, readings, results.logits);
+    const std::vector<std::size_t> ended = take_all(readings, tokens, events);
+    if (drafts_.later_tokens > 0) guess_later(readings, ended, results.hidden);
+    end_texts(ended);
     return events;
   }
 
@@ -188,9 +196,13 @@ class BatchedEngine final : public DecodingEngine {
           text.place,
           std::min(text.to_read() + kCachePage, std::max(text.to_read(), text.most_ids - 1)) -
               prefix.tokens);
-      if (!make_room(pages + unread_pages()) && !running_.empty()) {
+      if (!make_room(pages + unread_pages())) {
         cache_.pages().remove_text(text.place);
-        return;
+        if (!running_.empty()) return;
+        // A part of a page, which it holds and copies, may be a page more than there are.
+        prefix.tokens = prefix.tokens / kCachePage * kCachePage;
+        prefix.pages.resize(static_cast<std::size_t>(prefix.tokens / kCachePage));
+        text.place = cache_.pages().add_text(prefix.pages, prefix.tokens);
       }
       text.node = shares ? std::optional(prefix.node) : std::nullopt;
       text.indexed = prefix.tokens / kCachePage;
@@ -229,27 +241,72 @@ class BatchedEngine final : public DecodingEngine {
     return !request.constraint && request.sampling.mirostat == 0;
   }
 
-  // Gives guesses to texts of which one token is unread. With many texts, fewer to each: they are
-  // rows of the pass, as those of prompts are.
-  void guess() {
-    std::vector<DraftRequest> requests;
-    std::vector<Text*> texts;
+  // How many guesses a text gets of which one token is unread. With many texts, fewer to each: they
+  // are rows of the pass, as those of prompts are.
+  std::int64_t most_guesses(const Text& text) const {
+    if (unread(text) != 1 || text.request.only_scores() || !can_guess(text.request)) return 0;
     const std::int64_t share =
         limits_.prompt_tokens / std::max<std::int64_t>(1, std::ssize(running_));
+    const std::int64_t source =
+        drafts_.drafter != nullptr ? drafts_.drafter->most() : drafts_.later_tokens;
+    const std::int64_t most = std::min({source, share, text.most_ids - text.length() - 1});
+    // A text is read again where all of its angles change.
+    if (most < 1 || changes_all_angles(config_.rotary_scaling, text.length(), text.length() + most))
+      return 0;
+    return most;
+  }
+
+  // Gives guesses to texts; of those that the model guessed, takes back what is too many now.
+  void guess() {
+    if (!drafts_.guesses()) return;
+    std::vector<DraftRequest> requests;
+    std::vector<Text*> texts;
     for (Text& text : running_) {
-      text.drafts.clear();
-      if (unread(text) != 1 || text.request.only_scores() || !can_guess(text.request)) continue;
-      const std::int64_t most =
-          std::min({drafter_->most(), share, text.most_ids - text.length() - 1});
-      // A text is read again where all of its angles change.
-      if (most < 1 ||
-          changes_all_angles(config_.rotary_scaling, text.length(), text.length() + most))
-        continue;
+      const std::int64_t most = most_guesses(text);
+      const std::int64_t kept = drafts_.drafter == nullptr ? most : 0;
+      if (std::ssize(text.drafts) > kept) text.drafts.resize(static_cast<std::size_t>(kept));
+      if (most == 0) continue;
       requests.push_back({.ids = text.ids, .most = most});
       texts.push_back(&text);
     }
-    if (requests.empty()) return;
-    std::vector<std::vector<std::int32_t>> drafts = drafter_->drafts(requests);
+    if (requests.empty() || drafts_.drafter == nullptr) return;
+    std::vector<std::vector<std::int32_t>> drafts = drafts_.drafter->drafts(requests);
+    for (std::size_t i = 0; i < texts.size(); ++i) texts[i]->drafts = std::move(drafts[i]);
+  }
+
+  // After a pass: the model's layer reads the rows of all texts, and guesses for those that go on.
+  void guess_later(const std::vector<TextReading>& readings, const std::vector<std::size_t>& ended,
+                   const Tensor& hidden) {
+    std::vector<LaterReading> rows;
+    std::vector<Text*> texts;
+    std::int64_t end = 0;    // of the rows of the pass
+    std::int64_t pages = 0;  // of the guesses
+    for (const TextReading& one : readings) {
+      Text& text = running_[one.text];
+      const std::int64_t first = end;
+      end += one.count();
+      // Without guesses that were wrong, and a row after which the text ended without a token.
+      const std::int64_t count =
+          std::min(cache_.pages().length(text.place), text.length() - 1) - one.begin;
+      if (count < 1) continue;
+      LaterReading read{.text = text.place,
+                        .begin = one.begin,
+                        .first_row = first,
+                        .next = std::span(text.ids).subspan(static_cast<std::size_t>(one.begin + 1),
+                                                            static_cast<std::size_t>(count)),
+                        .whole = angle_length(text)};
+      if (std::ranges::find(ended, one.text) == ended.end()) read.most = most_guesses(text);
+      const std::int64_t more =
+          read.most > 1 ? cache_.pages().pages_to_append(text.place, read.most - 1) : 0;
+      if (more > 0 && !make_room(pages + more)) {
+        read.most = 1;
+      } else {
+        pages += more;
+      }
+      rows.push_back(read);
+      texts.push_back(&text);
+    }
+    std::vector<std::vector<std::int32_t>> drafts = later_drafts(inference_, rows, hidden, cache_);
     for (std::size_t i = 0; i < texts.size(); ++i) texts[i]->drafts = std::move(drafts[i]);
   }
 
@@ -315,6 +372,7 @@ class BatchedEngine final : public DecodingEngine {
 
   void read_again(Text& text) {
     cache_.pages().truncate(text.place, 0);
+    text.drafts.clear();
     text.read_as = 0;
     text.indexed = 0;
     text.node.reset();
@@ -365,9 +423,10 @@ class BatchedEngine final : public DecodingEngine {
     counts_.accepted_tokens += accepted;
   }
 
-  // Gives texts their tokens.
-  void take_all(const std::vector<TextReading>& readings, std::span<GeneratedToken> tokens,
-                std::vector<DecodingEvent>& events) {
+  // Gives texts their tokens. Returns those that have ended, the newest first.
+  std::vector<std::size_t> take_all(const std::vector<TextReading>& readings,
+                                    std::span<GeneratedToken> tokens,
+                                    std::vector<DecodingEvent>& events) {
     std::vector<std::size_t> ended;
     for (const TextReading& one : readings) {
       Text& text = running_[one.text];
@@ -381,72 +440,18 @@ class BatchedEngine final : public DecodingEngine {
       }
     }
     std::ranges::sort(ended, std::greater());
+    return ended;
+  }
+
+  void end_texts(const std::vector<std::size_t>& ended) {
     for (const std::size_t i : ended) {
       leave(running_[i]);
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
 
-  // Only the last stage has logits and draws; all ranks continue with its tokens. Logits are copied
-  // to the host only where texts need their numbers.
-  std::vector<GeneratedToken> agreed_tokens(const std::vector<TextReading>& readings,
-                                            const Tensor& logits) const {
-    std::vector<GeneratedToken> all;
-    if (logits.defined()) {
-      const std::vector<DrawnToken> drawn = drawn_tokens(readings, logits);
-      std::int64_t begin = 0;  // of the rows of a reading
-      for (const TextReading& one : readings) {
-        const Text& text = running_[one.text];
-        const std::int64_t rows = one.rows(text);
-        std::span<const float> numbers;
-        if (needs_logits(text, one)) numbers = inference_.host_logits(logits.slice(0, begin, rows));
-        const auto of_text =
-            std::span(drawn).subspan(static_cast<std::size_t>(begin + scored_rows(text, one)),
-                                     static_cast<std::size_t>(drawn_rows(text, one)));
-        std::ranges::move(tokens_of_rows(text, one, numbers, of_text, inference_.threads()),
-                          std::back_inserter(all));
-        begin += rows;
-      }
-    }
-    return read_tokens(inference_.from_last_stage(bytes_of(all)));
-  }
-
-  // For each row of the logits the token that is drawn from it, if one is.
-  std::vector<DrawnToken> drawn_tokens(const std::vector<TextReading>& readings,
-                                       const Tensor& logits) const {
-    std::vector<DrawnToken> tokens(static_cast<std::size_t>(logits.dim(0)));
-    const auto takes = [&](const TextReading& one) {
-      return takes_likeliest(running_[one.text], one);
-    };
-    if (std::ranges::any_of(readings, takes))
-      std::ranges::transform(inference_.likeliest(logits), tokens.begin(),
-                             [](const LikelyToken& one) { return DrawnToken{one}; });
-    std::int64_t begin = 0;        // of the rows of a reading
-    std::vector<TokenDraw> draws;  // of the rows before `end`
-    std::int64_t end = 0;
-    const auto draw = [&] {
-      if (draws.empty()) return;
-      const std::int64_t first = end - std::ssize(draws);
-      std::ranges::copy(inference_.draw(logits.slice(0, first, std::ssize(draws)), draws),
-                        tokens.begin() + first);
-      draws.clear();
-    };
-    for (const TextReading& one : readings) {
-      const Text& text = running_[one.text];
-      const std::int64_t rows = one.rows(text);
-      if (!takes(one) && drawn_rows(text, one) > 0) {
-        if (begin + scored_rows(text, one) != end) draw();
-        std::ranges::move(draws_of(text, one), std::back_inserter(draws));
-        end = begin + rows;
-      }
-      begin += rows;
-    }
-    draw();
-    return tokens;
-  }
-
   Inference& inference_;
-  Drafter* drafter_;  // null: none
+  DraftSource drafts_;
   ModelConfig config_;
   DecodingLimits limits_;
   KvCache cache_;
@@ -462,8 +467,8 @@ class BatchedEngine final : public DecodingEngine {
 
 std::unique_ptr<DecodingEngine> make_batched_engine(Inference& inference,
                                                     const DecodingLimits& limits,
-                                                    Drafter* drafter) {
-  return std::make_unique<BatchedEngine>(inference, limits, drafter);
+                                                    const DraftSource& drafts) {
+  return std::make_unique<BatchedEngine>(inference, limits, drafts);
 }
 
 }  // namespace piton

@@ -30,11 +30,27 @@ struct DecodingLimits {
   std::int64_t cache_tokens = 0;
 };
 
-// `inference` and `drafter`, if there is one, must outlive the engine. The cache is allocated when
-// texts need it. Guesses of the drafter change nothing but the number of passes: texts under a
-// constraint get none, and none are read where there is no room for them.
+// Who guesses the next tokens: one of them, or nobody.
+struct DraftSource {
+  DraftSource(Drafter* other = nullptr) : drafter(other) {}  // NOLINT
+  // The model itself, up to `most` tokens at a time (generate/later_drafts.h).
+  static DraftSource later_layer(std::int64_t most) {
+    DraftSource source;
+    source.later_tokens = most;
+    return source;
+  }
+
+  bool guesses() const { return drafter != nullptr || later_tokens > 0; }
+
+  Drafter* drafter;
+  std::int64_t later_tokens = 0;
+};
+
+// `inference` and the drafter, if there is one, must outlive the engine. The cache is allocated
+// when texts need it. Guesses change nothing but the number of passes: texts under a constraint get
+// none, and none are read where there is no room for them.
 std::unique_ptr<DecodingEngine> make_batched_engine(Inference& inference,
                                                     const DecodingLimits& limits,
-                                                    Drafter* drafter = nullptr);
+                                                    const DraftSource& drafts = {});
 
 }  // namespace piton

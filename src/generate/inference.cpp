@@ -8,6 +8,7 @@
 
 #include "generate/recorded_passes.h"
 #include "model/rotary.h"
+#include "nn/embedding.h"
 
 namespace piton {
 namespace {
@@ -89,6 +90,12 @@ KvCache Inference::make_cache() const {
   return cache;
 }
 
+KvCache Inference::make_later_cache() const {
+  KvCache cache = make_cache();
+  if (const Chunk* last = pipeline_.last_chunk()) last->add_later_layer(cache);
+  return cache;
+}
+
 void Inference::make_room(KvCache& cache, std::int64_t pages, std::int64_t most) const {
   const std::int64_t size = cache.pages().size();
   const std::int64_t needed = size + pages - cache.pages().free();
@@ -124,40 +131,61 @@ ChunkOutput Inference::pass(const Context& context, ModelInput input) {
   return result;
 }
 
-Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std::int32_t> rows,
-                         KvCache& cache) {
-  std::vector<CachePass> passes;
-  std::vector<std::int32_t> ids;
-  std::vector<AdapterRows> adapter_rows;
+Inference::CachedRows Inference::rows_in(std::span<const TextTokens> texts, KvCache& cache) const {
+  CachedRows all;
   std::int64_t pages = 0;
   for (const TextTokens& text : texts) {
     const auto count = std::ssize(text.ids);
-    const std::int64_t end = cache.pages().length(text.text) + count;
-    passes.push_back(
-        {.text = text.text, .tokens = count, .whole = text.whole > 0 ? text.whole : end});
-    add_rows(adapter_rows, text.adapter, std::ssize(ids), count);
-    ids.insert(ids.end(), text.ids.begin(), text.ids.end());
-    pages += cache.pages().pages_to_append(text.text, count);
+    const std::int64_t length = cache.pages().length(text.text);
+    const std::int64_t end = text.from.value_or(length) + count;
+    all.passes.push_back({.text = text.text,
+                          .tokens = count,
+                          .whole = text.whole > 0 ? text.whole : end,
+                          .from = text.from});
+    add_rows(all.adapters, text.adapter, std::ssize(all.ids), count);
+    all.ids.insert(all.ids.end(), text.ids.begin(), text.ids.end());
+    pages += cache.pages().pages_to_append(text.text, std::max<std::int64_t>(0, end - length));
   }
-  const std::int64_t reach = config_.prefix ? prompt_end_in(texts, cache.pages()) : 0;
   make_room(cache, pages);
+  return all;
+}
+
+Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std::int32_t> rows,
+                         KvCache& cache) {
+  return cached_pass(texts, rows, cache, false).logits;
+}
+
+PassResults Inference::logits_and_hidden(std::span<const TextTokens> texts,
+                                         std::span<const std::int32_t> rows, KvCache& cache) {
+  return cached_pass(texts, rows, cache, true);
+}
+
+PassResults Inference::cached_pass(std::span<const TextTokens> texts,
+                                   std::span<const std::int32_t> rows, KvCache& cache,
+                                   bool hidden) {
+  CachedRows all = rows_in(texts, cache);
+  const std::int64_t reach = config_.prefix ? prompt_end_in(texts, cache.pages()) : 0;
   PassPlace place;
-  if (reach == 0 && repeats(texts, rows, cache)) {
+  if (reach == 0 && !hidden && repeats(texts, rows, cache)) {
     std::int64_t longest = 0;
     for (const TextTokens& text : texts)
       longest = std::max(longest, pages_of(cache.pages().length(text.text) + 1));
     place = recorded_->place(cache, std::ssize(texts), longest);
   }
-  const PassTensors tensors = cache.open(context_, passes, {.tokens = ids, .wanted = rows}, place);
+  const PassTensors tensors =
+      cache.open(context_, all.passes, {.tokens = all.ids, .wanted = rows}, place);
   ModelInput one{.samples = 1,
-                 .sequence = std::ssize(ids),
+                 .sequence = std::ssize(all.ids),
                  .tokens = tensors.tokens,
                  .positions = tensors.positions,
-                 .wanted = {.loss = false, .logits = !rows.empty(), .rows = tensors.wanted},
+                 .wanted = {.loss = false,
+                            .logits = !rows.empty(),
+                            .all_hidden = hidden,
+                            .rows = tensors.wanted},
                  .cache = &cache,
-                 .adapter_rows = std::move(adapter_rows)};
+                 .adapter_rows = std::move(all.adapters)};
   if (reach > 0) {
-    const std::vector<std::int32_t> of_rows(ids.size(), static_cast<std::int32_t>(reach));
+    const std::vector<std::int32_t> of_rows(all.ids.size(), static_cast<std::int32_t>(reach));
     one.query_reach = put(of_rows).reshape({1, std::ssize(of_rows)});
   }
   const SourceCache& source = cache.source();
@@ -168,12 +196,44 @@ Tensor Inference::logits(std::span<const TextTokens> texts, std::span<const std:
                   .positions = source.slots(),
                   .lengths = put(length)};
   }
-  Tensor logits = place.integers.defined()
-                      ? recorded_->run(place, [&](const Context& c) { return pass(c, one).logits; })
-                      : pass(std::move(one)).logits;
+  PassResults results;
+  if (place.integers.defined()) {
+    results.logits = recorded_->run(place, [&](const Context& c) { return pass(c, one).logits; });
+  } else {
+    ChunkOutput output = pass(std::move(one));
+    results = {std::move(output.logits), std::move(output.hidden)};
+  }
   cache.source().read();
   cache.close();
-  return logits;
+  return results;
+}
+
+PassResults Inference::later_tokens(std::span<const TextTokens> texts, const Tensor& hidden,
+                                    std::span<const std::int32_t> rows, KvCache& cache) {
+  const CachedRows all = rows_in(texts, cache);
+  const PassTensors tensors = cache.open(context_, all.passes, {.tokens = all.ids, .wanted = rows});
+  PassResults results;
+  if (Chunk* last = pipeline_.last_chunk()) {
+    // Learned positions are those of the next tokens.
+    std::vector<std::int32_t> next(cache.positions().begin(), cache.positions().end());
+    for (std::int32_t& position : next) ++position;
+    const bool learned = config_.positions == PositionKind::kLearned;
+    const ModelInput one{
+        .samples = 1,
+        .sequence = std::ssize(all.ids),
+        .positions = tensors.positions,
+        .later = {{.tokens = tensors.tokens, .positions = learned ? put(next) : Tensor()}},
+        .wanted = {.loss = false, .logits = !rows.empty(), .rows = tensors.wanted},
+        .cache = &cache};
+    ChunkOutput output = last->later_tokens(context_, one, hidden);
+    results = {std::move(output.logits), std::move(output.hidden)};
+  }
+  cache.close();
+  return results;
+}
+
+Tensor Inference::chosen_rows(const Tensor& all, std::span<const std::int32_t> rows) {
+  return all.defined() ? piton::chosen_rows(context_, all, put(rows)) : Tensor();
 }
 
 // Whether a pass enqueues what another one over as many texts does.

@@ -31,9 +31,17 @@ struct TextTokens {
   std::span<const std::int32_t> ids;
   std::int64_t whole = 0;  // CachePass::whole; 0: the tokens of the text with these
   std::optional<std::int64_t> adapter = {};  // AdapterRows::choice; nothing: none
+  // CachePass::from: of rows that are read again, for later_tokens().
+  std::optional<std::int64_t> from = {};
   // The last token of the prompt, 0: none. Under ModelConfig::prefix tokens up to it see one
   // another: they are in one pass, without other texts.
   std::int64_t prompt_end = 0;
+};
+
+// Of a pass, on the stage of the last chunk; empty on others.
+struct PassResults {
+  Tensor logits;  // fp32 (fp64) [rows, padded vocabulary / t]; empty without rows
+  Tensor hidden;  // [n, h]
 };
 
 enum class EmbeddingPooling : std::uint8_t { kMean, kLast };
@@ -60,6 +68,8 @@ class Inference {
   // Of caches that are made from now on.
   void set_cache_numbers(CacheNumbers numbers) { cache_numbers_ = numbers; }
   KvCache make_cache() const;  // without texts and pages
+  // One that later_tokens() can use, of a model with layers that predict them.
+  KvCache make_later_cache() const;
   // Grows the cache until at least `pages` are free. It grows by half, so that growing texts are
   // seldom copied, but not beyond `most` pages if that suffices.
   void make_room(KvCache& cache, std::int64_t pages,
@@ -77,6 +87,17 @@ class Inference {
   // empty without rows, and on stages that do not hold the last chunk.
   Tensor logits(std::span<const TextTokens> texts, std::span<const std::int32_t> rows,
                 KvCache& cache);
+  // The same, with the hidden states of all its rows.
+  PassResults logits_and_hidden(std::span<const TextTokens> texts,
+                                std::span<const std::int32_t> rows, KvCache& cache);
+  // One pass of the first layer that predicts later tokens (nn/later_tokens.h), which has its own
+  // keys and values in the cache. The ids of a text are the tokens after its rows. `hidden` [n, h]:
+  // hidden states of the rows, or the layer's outputs of the rows before; read on the last stage.
+  // Logits of the tokens after these ids, and the layer's outputs [rows, h], of some rows.
+  PassResults later_tokens(std::span<const TextTokens> texts, const Tensor& hidden,
+                           std::span<const std::int32_t> rows, KvCache& cache);
+  // The rows of [n, h] with these numbers [k] -> [k, h]; empty where `all` is empty.
+  Tensor chosen_rows(const Tensor& all, std::span<const std::int32_t> rows);
   // The last row of each text.
   static std::vector<std::int32_t> last_rows(std::span<const TextTokens> texts);
 
@@ -126,6 +147,16 @@ class Inference {
   Tensor of_tensor_ranks(const Tensor& mine);
   std::vector<std::int32_t> ids_on_host(const Tensor& ids);
 
+  // The rows of a pass with a cache.
+  struct CachedRows {
+    std::vector<CachePass> passes;
+    std::vector<std::int32_t> ids;
+    std::vector<AdapterRows> adapters;
+  };
+  // Also grows the cache until it has room for them.
+  CachedRows rows_in(std::span<const TextTokens> texts, KvCache& cache) const;
+  PassResults cached_pass(std::span<const TextTokens> texts, std::span<const std::int32_t> rows,
+                          KvCache& cache, bool hidden);
   ModelInput input(std::span<const std::int32_t> ids, std::int64_t samples);
   ChunkOutput pass(ModelInput input);
   ChunkOutput pass(const Context& context, ModelInput input);

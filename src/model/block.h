@@ -36,7 +36,8 @@ struct StackKind {
   bool causal = true;
   bool cross = false;
   std::optional<std::int64_t> like =
-      {};  // the layer whose facts all blocks have; none: each its own
+      {};                         // the layer whose facts all blocks have; none: each its own
+  std::int64_t cached_after = 0;  // layers of a KvCache before those of this stack
 
   // Of layer `index` of the stack.
   std::int64_t facts_of(std::int64_t index) const { return like.value_or(index); }

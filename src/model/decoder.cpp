@@ -189,7 +189,7 @@ class LaterTokenLayers {
     for (std::int64_t k = 0; k < config.mtp_layers; ++k) {
       const std::string name = fmt::format("mtp.layers.{}", k);
       LayersOfChunk one = of;
-      one.stack = {.prefix = "mtp.", .like = config.layers - 1};
+      one.stack = {.prefix = "mtp.", .like = config.layers - 1, .cached_after = config.layers};
       one.blocks_before = before + k;
       one.layers = LayerRange{k, k + 1};
       layers_.push_back(
@@ -209,19 +209,27 @@ class LaterTokenLayers {
     std::vector<NamedSum> sums;
     Value x = hidden;
     for (std::size_t k = 0; k < layers_.size(); ++k) {
-      const Layer& layer = layers_[k];
-      ModelInput moved = input;
-      moved.tokens = input.later[k].tokens;
-      moved.positions = input.later[k].positions;
-      moved.noise = {};
-      x = layer.input.forward(context, layer.embedding.forward(context, moved), x);
-      if (x.tensor.dtype() != stream_) x = converted(context, x, stream_);
-      x = layer.norm.forward(context, layer.block.forward(context, x, input, input_of));
+      x = forward(context, k, x, input, input_of);
       sums.push_back({later_loss_sum(static_cast<std::int64_t>(k)),
                       head.loss(context, x, input.later[k].loss).sum});
     }
     return sums;
   }
+
+  // The output of layer k; `before` [n, h]: that of the layer before.
+  Value forward(Context& context, std::size_t k, const Value& before, const ModelInput& input,
+                const LayerStack::InputOf& input_of) const {
+    const Layer& layer = layers_.at(k);
+    ModelInput moved = input;
+    moved.tokens = input.later.at(k).tokens;
+    moved.positions = input.later[k].positions;
+    moved.noise = {};
+    Value x = layer.input.forward(context, layer.embedding.forward(context, moved), before);
+    if (x.tensor.dtype() != stream_) x = converted(context, x, stream_);
+    return layer.norm.forward(context, layer.block.forward(context, x, input, input_of));
+  }
+
+  void add_first(KvCache& cache) const { layers_.at(0).block.add_layers(cache); }
 
  private:
   struct Layer {
@@ -319,7 +327,24 @@ class DecoderChunk final : public Chunk {
     return head_->logits(context, hidden);
   }
 
+  ChunkOutput later_tokens(Context& context, const ModelInput& input,
+                           const Tensor& hidden) override {
+    PITON_ASSERT(later_.has_value(), "a later token of chunk {} of {}", place_.index,
+                 place_.chunks());
+    Context plain = context.with_tape(nullptr);
+    prepare_rotary(plain, input);
+    const Value x = later_->forward(plain, 0, {hidden}, input, like_last(input));
+    ChunkOutput output;
+    if (!input.wanted.logits) return output;
+    output.hidden = whole_rows(plain, shard_, x.tensor, input.wanted.rows);
+    output.logits = head_->logits(plain, output.hidden);
+    return output;
+  }
+
   void add_layers(KvCache& cache) const override { layers_->add_layers(cache); }
+  void add_later_layer(KvCache& cache) const override {
+    if (later_) later_->add_first(cache);
+  }
 
  private:
   BalanceOfExperts empty_balance(const Context& context, const Tensor& scale) const {
@@ -379,21 +404,26 @@ class DecoderChunk final : public Chunk {
         output.sums.push_back({std::string(kDivergenceSum), {loss.divergence}});
       if (wanted.token_losses) output.token_losses = loss.per_token;
       if (!input.later.empty()) {
-        const LayerStack::InputOf like_last = [&](std::int64_t) {
-          return attention_input(input, config_.layers - 1);
-        };
-        for (NamedSum& sum : later_->losses(context, hidden, input, *head_, like_last))
+        for (NamedSum& sum : later_->losses(context, hidden, input, *head_, like_last(input)))
           output.sums.push_back(std::move(sum));
       }
     }
-    if (wanted.logits || wanted.hidden) {
+    if (wanted.logits || wanted.hidden || wanted.all_hidden) {
       Context plain = context.with_tape(nullptr);
-      const Tensor rows = whole_rows(plain, shard_, x.tensor, wanted.rows);
+      const bool picks = wanted.all_hidden && wanted.rows.defined();
+      const Tensor rows = whole_rows(plain, shard_, x.tensor, picks ? Tensor() : wanted.rows);
       const Tensor hidden = final_norm_->forward(plain, {rows}).tensor;
-      if (wanted.logits) output.logits = head_->logits(plain, hidden);
-      if (wanted.hidden) output.hidden = hidden;
+      if (wanted.logits)
+        output.logits =
+            head_->logits(plain, picks ? chosen_rows(plain, hidden, wanted.rows) : hidden);
+      if (wanted.hidden || wanted.all_hidden) output.hidden = hidden;
     }
     return output;
+  }
+
+  // The inputs of attention of every layer that predicts later tokens.
+  LayerStack::InputOf like_last(const ModelInput& input) const {
+    return [this, &input](std::int64_t) { return attention_input(input, config_.layers - 1); };
   }
 
   Angles angles(std::int64_t sequence) const {

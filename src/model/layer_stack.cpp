@@ -18,6 +18,7 @@ LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const
       recompute_(of.layout.options.recompute),
       group_(of.shard.group),
       crosses_(of.stack.cross),
+      cached_after_(of.stack.cached_after),
       first_block_(of.blocks_before) {
   for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
     Shard shard = of.shard;
@@ -41,7 +42,8 @@ Value LayerStack::forward(Context& context, const Value& x, const ModelInput& in
       const bool again = !is_recomputed(i) && recompute_.parts_again().attention;
       group.attention.push_back(input_of(layer));
       group.attention.back().recompute = again;
-      if (input.cache != nullptr) group.attention.back().cache = input.cache->layer(layer);
+      if (input.cache != nullptr)
+        group.attention.back().cache = input.cache->layer(cached_after_ + layer);
       group.cross.push_back({.batch = input.samples, .recompute = again});
       if (crosses_ && input.cache != nullptr)
         group.cross.back().cache = input.cache->source().layer(layer);
@@ -54,7 +56,7 @@ Value LayerStack::forward(Context& context, const Value& x, const ModelInput& in
 
 void LayerStack::add_layers(KvCache& cache) const {
   for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
-    cache.add_layer(layer, dtype_, groups_, head_size_);
+    cache.add_layer(cached_after_ + layer, dtype_, groups_, head_size_);
     if (crosses_) cache.source().add_layer(layer, dtype_, groups_, head_size_);
   }
 }

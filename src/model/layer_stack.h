@@ -68,6 +68,7 @@ class LayerStack {
   RecomputeRules recompute_;
   Communicator* group_;  // of the tensor axis
   bool crosses_;
+  std::int64_t cached_after_;
   std::int64_t first_block_;  // number in the chunk of the first of these blocks
   std::vector<Block> blocks_;
 };

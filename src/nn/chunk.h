@@ -24,8 +24,9 @@ struct Wanted {
   bool loss = true;           // the sum named "loss"; needs ModelInput::loss
   bool token_losses = false;  // the loss of each token; only together with `loss`
   bool logits = false;
-  bool hidden = false;  // hidden states: the output of the final norm
-  bool pooled = false;  // of an encoder with a pooler: its output
+  bool hidden = false;      // hidden states: the output of the final norm
+  bool all_hidden = false;  // those of all rows, whatever `rows` says; only decoders
+  bool pooled = false;      // of an encoder with a pooler: its output
   // The rows of the micro-batch whose logits and hidden states are returned: int32 [k], numbers
   // from 0 to b*s - 1 in any order. Empty: all rows, in order.
   Tensor rows;
@@ -76,7 +77,8 @@ struct ModelInput {
   // decoders (session/embedding_noise.h).
   Tensor noise;
   LossInputs loss;  // labels, mask, scale; only the last chunk reads them
-  // Of each layer that predicts later tokens, in training passes; only the last chunk reads them.
+  // Of each layer that predicts later tokens, in training passes, and of the first one for
+  // Chunk::later_tokens(); only the last chunk reads them.
   std::vector<LaterTokens> later;
   // fp32 (fp64) [1]: loss scale / rows of the global batch, the gradient of the balance of experts
   // of a row. Empty: the balance is not part of the loss.
@@ -150,8 +152,18 @@ class Chunk {
   // Of the last chunk: logits [k, padded V / t] of rows [k, h] of ChunkOutput::hidden.
   // Empty for models without a head.
   virtual Tensor head_logits(Context& /*context*/, const Tensor& /*hidden*/) const { return {}; }
+  // Of the last chunk of a model with layers that predict later tokens: the first of them, for rows
+  // of a pass with a cache. `hidden` [n, h]: their hidden states, or its own output of the row
+  // before; input.later[0]: what it reads of the next token. Logits and hidden states, its outputs,
+  // are those of input.wanted.rows. The model's own output is not computed.
+  virtual ChunkOutput later_tokens(Context& /*context*/, const ModelInput& /*input*/,
+                                   const Tensor& /*hidden*/) {
+    return {};
+  }
   // Adds the layers of this chunk to the key-value cache of the stage.
   virtual void add_layers(KvCache& cache) const = 0;
+  // Adds the layer that later_tokens() runs, if the model has one.
+  virtual void add_later_layer(KvCache& /*cache*/) const {}
 };
 
 // The place of a chunk in the model. `stage_of_chunk[i]` is the pipeline stage of chunk number i.

@@ -98,9 +98,12 @@ Tensor whole_rows(Context& context, const Shard& shard, const Tensor& x, const T
     context.arena.hold(x, ready.fence());
     context.await(ready);
   }
-  if (!rows.defined()) return whole;
+  return rows.defined() ? chosen_rows(context, whole, rows) : whole;
+}
+
+Tensor chosen_rows(const Context& context, const Tensor& x, const Tensor& rows) {
   Tensor chosen = context.activation(x.dtype(), {rows.dim(0), x.dim(1)});
-  context.kernels.run(EmbeddingForward{.y = chosen, .table = whole, .ids = rows}, context.stream);
+  context.kernels.run(EmbeddingForward{.y = chosen, .table = x, .ids = rows}, context.stream);
   return chosen;
 }
 

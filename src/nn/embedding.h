@@ -59,6 +59,8 @@ class Embedding {
 // Gathers rows of x [n, h] (under sequence parallelism this rank's [n/t, h]) on every tensor rank:
 // the rows with the numbers `rows`, int32 [k] -> [k, h], or all rows -> [n, h] if `rows` is empty.
 Tensor whole_rows(Context& context, const Shard& shard, const Tensor& x, const Tensor& rows);
+// The rows of x [n, h] with the numbers `rows`, int32 [k] -> [k, h].
+Tensor chosen_rows(const Context& context, const Tensor& x, const Tensor& rows);
 
 struct HeadShape {
   bool normalized = false;    // each row of the table divided by its length (ops/normalized_rows.h)

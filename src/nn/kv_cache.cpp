@@ -88,9 +88,11 @@ PassTensors KvCache::open(const Context& context, std::span<const CachePass> tex
   angle_lengths_.clear();
   for (const CachePass& one : texts) {
     PITON_ASSERT(one.tokens > 0, "a pass of {} tokens of text {}", one.tokens, one.text);
-    const std::int64_t begin = pages_.length(one.text);
-    pages_.append(one.text, one.tokens, copies);
+    const std::int64_t length = pages_.length(one.text);
+    const std::int64_t begin = one.from.value_or(length);
     const std::int64_t end = begin + one.tokens;
+    PITON_ASSERT(begin <= length, "row {} of a text of {} tokens", begin, length);
+    pages_.append(one.text, std::max<std::int64_t>(0, end - length), copies);
     const std::vector<std::int32_t>& table = pages_.table(one.text);
     for (std::int64_t position = begin; position < end; ++position) {
       slots.push_back(static_cast<std::int32_t>(

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct CachePass {
   // Where rotary angles depend on the length of a text, a row has those of a text of
   // max(whole, position + 1) tokens.
   std::int64_t whole = 0;
+  // The position of the first row: the text has as many tokens, or more. Rows that it has are
+  // written again, in layers that only later passes run. Nothing: after its tokens.
+  std::optional<std::int64_t> from = {};
 };
 
 // What a cache holds.
@@ -78,7 +82,7 @@ class KvCache {
     return pages_.add_text(pages_.table(text), pages_.length(text));
   }
 
-  // Starts a pass, whose rows are those of `texts` in order, and adds the tokens to the lengths.
+  // Starts a pass, whose rows are those of `texts` in order, and adds new tokens to the lengths.
   // Texts are different, with at least one token each. Asserts that there are enough free pages.
   PassTensors open(const Context& context, std::span<const CachePass> texts,
                    const PassInput& input = {}, const PassPlace& place = {});

@@ -198,6 +198,7 @@ struct InferenceOptions {
   std::string quantize;                      // "": as the model is stored
   const char* quantize_flag = "--quantize";  // for messages
   CacheNumbers kv_cache_dtype = CacheNumbers::kOfModel;
+  bool drafts_later = false;  // SessionSettings::drafts_later
 
   // The values of --quantize.
   static std::vector<std::string> code_formats() {

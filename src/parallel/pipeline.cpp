@@ -262,4 +262,9 @@ void Pipeline::add_layers(KvCache& cache) const {
   for (const Chunk* chunk : chunks_) chunk->add_layers(cache);
 }
 
+Chunk* Pipeline::last_chunk() {
+  const int last = static_cast<int>(schedule_.stage_of_chunk.size()) - 1;
+  return on_last_stage() ? &chunk(last) : nullptr;
+}
+
 }  // namespace piton

@@ -54,6 +54,8 @@ class Pipeline {
   bool on_last_stage() const { return schedule_.stage_of_chunk.back() == group_->rank(); }
   // Adds every layer of this stage to `cache`.
   void add_layers(KvCache& cache) const;
+  // The last chunk, on its stage; null on others.
+  Chunk* last_chunk();
 
   // Called before each step of the schedule with that step: for tests, fault injection and timing.
   std::function<void(const Step&)> observer;

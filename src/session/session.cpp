@@ -47,8 +47,10 @@ void Session::check(const Device& device, const MeshSizes& mesh, const SessionSe
 
 Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& given)
     : machine_(machine), mesh_(&mesh), settings_(given) {
-  // Nothing but training runs them.
-  if (given.use == SessionUse::kInference) settings_.model.mtp_layers = 0;
+  // Only training runs all of them.
+  if (given.use == SessionUse::kInference)
+    settings_.model.mtp_layers =
+        given.drafts_later ? std::min<std::int64_t>(given.model.mtp_layers, 1) : 0;
   const SessionSettings& settings = settings_;
   check(machine.device, mesh.sizes(), settings);
   layout_ = {.mesh = mesh_, .options = settings.layout};
@@ -305,11 +307,7 @@ std::vector<Tensor> Session::hidden_states(const std::vector<MicroBatch>& batche
 Tensor Session::head_logits(const Tensor& hidden) {
   PITON_ASSERT(pipeline_->on_last_stage(), "logits of a stage without a head");
   Context plain = context(false);
-  const Schedule& schedule = pipeline_->schedule();
-  const std::vector<int> own = schedule.chunks_of_stage(mesh_->coordinate(Axis::kPipeline));
-  const int last = static_cast<int>(schedule.stage_of_chunk.size()) - 1;
-  const auto found = std::ranges::find(own, last);
-  return chunks_[static_cast<std::size_t>(found - own.begin())]->head_logits(plain, hidden);
+  return pipeline_->last_chunk()->head_logits(plain, hidden);
 }
 
 std::vector<std::vector<double>> Session::token_losses(const std::vector<MicroBatch>& batches,

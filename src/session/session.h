@@ -65,6 +65,9 @@ struct SessionSettings {
   OptimizerOptions optimizer_options;
   OffloadOptions offload;
   SessionUse use = SessionUse::kTraining;
+  // For inference: with the first of the layers that predict later tokens, if the model has one
+  // (generate/later_drafts.h); else without them.
+  bool drafts_later = false;
   Adapters adapters;  // of the decoder; if there are any, they alone are trained (nn/adapters.h)
   // Which parameters that are not trained are held as codes; empty: none.
   CodesOfParameter codes;

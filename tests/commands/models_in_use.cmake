@@ -101,3 +101,30 @@ if(NOT code EQUAL 0 OR NOT with STREQUAL without)
 endif()
 expect(RUN pretrain --load ${WORK}/later_hf --mtp-num-layers 1 --data-path ${WORK}/corpus_text_document --seq-length 32
            --tokenizer-type ByteTokenizer --train-iters 1 --finetune CODE 2 ERR "--mtp-num-layers: got 1, but the model of [^ ]* has 0; leave the flag out")
+
+# The first of them guesses the next tokens, which changes nothing but the time; also on two ranks, one after another and
+# each with a part of the heads.
+foreach(way "--greedy" "--temperature;0.8;--seed;5;--num-samples;2")
+  set(written generate --load ${WORK}/later --prompt "To be, or" --max-new-tokens 24 --json ${way})
+  execute_process(COMMAND ${PITON} ${written} --quiet OUTPUT_VARIABLE plain)
+  string(JSON wanted GET "${plain}" ids)
+  foreach(layout "" "--tensor-model-parallel-size;2" "--pipeline-model-parallel-size;2")
+    set(launch "")
+    if(layout)
+      set(launch ${LAUNCH} 2)
+    endif()
+    execute_process(COMMAND ${launch} ${PITON} ${written} --draft-mtp 3 ${layout} OUTPUT_VARIABLE guessed ERROR_VARIABLE err
+                    RESULT_VARIABLE code)
+    string(JSON got GET "${guessed}" ids)
+    if(NOT code EQUAL 0 OR NOT got STREQUAL wanted OR NOT err MATCHES "guesses: [0-9]+ of [1-9][0-9]* tokens were right")
+      message(FATAL_ERROR "--draft-mtp 3 ${way} ${layout}: exit ${code}\n${err}\n${guessed}\ninstead of\n${plain}")
+    endif()
+  endforeach()
+endforeach()
+set(refused generate --load ${WORK}/later --prompt a)
+expect(RUN ${refused} --draft-mtp 65 CODE 2 ERR "--draft-mtp: got 65, wanted 0 to 64")
+expect(RUN ${refused} --draft-mtp 2 --num-beams 2 CODE 2 ERR "--num-beams: cannot be combined with --draft-mtp")
+expect(RUN ${refused} --draft-mtp 2 --prompt-lookup 2 CODE 2 ERR "--prompt-lookup, --draft-mtp: both guess the next tokens")
+expect(RUN ${refused} --draft-mtp 2 --draft-model ${WORK}/later CODE 2 ERR "--draft-mtp, --draft-model: both guess")
+expect(RUN generate --load ${WORK}/later_hf --tokenizer-type ByteTokenizer --prompt a --draft-mtp 2 CODE 2
+       ERR "--draft-mtp: the model has no layer that predicts later tokens; leave it out, or use --prompt-lookup")

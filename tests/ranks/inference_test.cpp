@@ -68,7 +68,8 @@ class Reading {
              .zero_stage = layout.zero,
              .own_schedule = layout.own_schedule,
              .seed = 5,
-             .use = SessionUse::kInference}),
+             .use = SessionUse::kInference,
+             .drafts_later = true}),
         inference(session_.context(false), session_.pipeline(), mesh_, model) {
     session_.initialize();
   }
@@ -92,10 +93,23 @@ class Reading {
         .front();
   }
 
+  // Of a layer that predicts later tokens, in three long texts.
+  std::int64_t accepted_guesses(std::int64_t vocabulary) {
+    const auto engine = make_batched_engine(inference, {}, DraftSource::later_layer(2));
+    for (std::int64_t text = 0; text < 3; ++text) {
+      DecodingRequest request{.sampling = {.max_new_tokens = 80, .greedy = true}};
+      for (std::int64_t i = 0; i < 5 + text; ++i)
+        request.prompt.push_back(test::token(4, i, vocabulary));
+      engine->submit(std::move(request));
+    }
+    while (!engine->idle()) engine->step();
+    return engine->counts().accepted_tokens;
+  }
+
   // Requests that come at different times, with prompts in parts of 5 tokens.
   std::vector<std::vector<GeneratedToken>> serve(std::int64_t vocabulary,
-                                                 Drafter* drafter = nullptr) {
-    const auto engine = make_batched_engine(inference, {.texts = 3, .prompt_tokens = 5}, drafter);
+                                                 const DraftSource& drafts = {}) {
+    const auto engine = make_batched_engine(inference, {.texts = 3, .prompt_tokens = 5}, drafts);
     const auto submit = [&](std::int64_t length, std::uint64_t draw, bool greedy) {
       DecodingRequest request{.sampling = {.max_new_tokens = 9,
                                            .greedy = greedy,
@@ -131,8 +145,8 @@ class Reading {
     submit(30, 0, true);
     engine->cancel(2);
     while (!engine->idle()) step();
-    if (drafter != nullptr) {
-      EXPECT_GT(engine->counts().accepted_tokens, 0);
+    if (drafts.guesses()) {
+      EXPECT_GT(engine->counts().draft_tokens, 0);
       return texts;
     }
     EXPECT_EQ(engine->counts().reused_tokens, 64 + 6 + 6 + 29) << "beginnings of the first text";
@@ -272,6 +286,31 @@ TEST_P(InferenceOnRanks, GivesTheTokensAndTheLogitsOfOneProcess) {
       for (std::size_t k = 0; k < wanted[i].tokens.size(); ++k)
         EXPECT_EQ(beams[i].tokens[k].id, wanted[i].tokens[k].id) << i << ", " << k;
     }
+  }
+}
+
+// The layer that guesses is on the last stage, and its heads are split over the tensor ranks.
+TEST_P(InferenceOnRanks, GuessesLaterTokensAsOneProcess) {
+  ModelConfig model = small(GetParam());
+  model.mtp_layers = 2;
+  model.vocabulary = 11;  // guesses of drawn weights are seldom right
+  HostDevice device;
+  const auto world = make_single_world(device);
+  Reading one(*world, {.name = "one process"}, model);
+  const auto wanted = one.serve(model.vocabulary);
+  const std::int64_t accepted = one.accepted_guesses(model.vocabulary);
+  EXPECT_GT(accepted, 0);
+  for (const ReadLayout& layout : layouts(ranks::world().size())) {
+    SCOPED_TRACE(layout.name);
+    Reading many(ranks::world(), layout, model);
+    auto texts = many.serve(model.vocabulary, DraftSource::later_layer(2));
+    texts[2].resize(std::min(texts[2].size(), wanted[2].size()));  // it is canceled
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      ASSERT_EQ(texts[i].size(), wanted[i].size()) << i;
+      for (std::size_t k = 0; k < wanted[i].size(); ++k)
+        EXPECT_EQ(texts[i][k].id, wanted[i][k].id) << i << ", " << k;
+    }
+    EXPECT_EQ(many.accepted_guesses(model.vocabulary), accepted);
   }
 }
 

@@ -149,6 +149,7 @@ int run_chat(Invocation& invocation) {
   Engine engine(engine_options(general), invocation.log);
   interrupts.threads_are_made();
   const auto ranks = make_group_of_all(engine.world(), "chat");
+  layout.drafts_later = speculation.draft_mtp > 0;
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer_options, layout,
                                  options.model.lora_load);
   check_is_decoder(model->config(), options.model.load);

@@ -97,9 +97,9 @@ void check_beams(const OptionSet& set, const GivenOptions& given) {
   if (set.given("lora-modules"))
     throw Error(Fault::kUsage,
                 "--num-beams: cannot be combined with --lora-modules; leave one out");
-  if (speculation.any())
+  if (const char* guesses = speculation.flag())
     throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
-                speculation.prompt_lookup > 0 ? "--prompt-lookup" : "--draft-model");
+                guesses);
   for (const char* name :
        {"temperature", "dynatemp-range", "top-k", "top-p", "min-p", "typical-p", "top-n-sigma",
         "xtc-probability", "mirostat", "dry-multiplier", "repetition-penalty", "presence-penalty",
@@ -201,6 +201,7 @@ int run_generate(Invocation& invocation) {
     adapters = options.adapters.files(options.model, options.model.name());
   });
   Engine engine(engine_options(general), invocation.log);
+  layout.drafts_later = speculation.draft_mtp > 0;
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer, layout, adapters);
   const Speculation drafts(engine.machine(), speculation, *model, layout);
   Log& log = invocation.log_of_all();

@@ -202,6 +202,7 @@ int run_serve(Invocation& invocation) {
   StopSignals signals(invocation.log);
   Engine engine(engine_options(general), invocation.log);
   const auto ranks = make_group_of_all(engine.world(), "serve");
+  layout.drafts_later = speculation.draft_mtp > 0;
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer, layout, adapters);
   const Speculation drafts(engine.machine(), speculation, *model, layout);
   PreparedModel served(*model, options.names(), options.max_concurrent_requests);

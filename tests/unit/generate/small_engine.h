@@ -30,9 +30,13 @@ inline ModelConfig small_model() {
 }
 
 struct Loaded : HostMachine {
-  explicit Loaded(const ModelConfig& model = small_model())
+  explicit Loaded(const ModelConfig& model = small_model(), bool drafts_later = false)
       : mesh(*world, MeshSizes{}),
-        session(machine, mesh, {.model = model, .seed = 3, .use = SessionUse::kInference}),
+        session(machine, mesh,
+                {.model = model,
+                 .seed = 3,
+                 .use = SessionUse::kInference,
+                 .drafts_later = drafts_later}),
         inference(init(session).context(false), session.pipeline(), mesh, model) {}
   static Session& init(Session& session) {
     session.initialize();
