@@ -143,10 +143,10 @@ class WrittenGguf : public testing::Test {
 
 TEST_F(WrittenGguf, OfEveryTypeIsReadAsItWasWritten) {
   for (const std::string name :
-       {"gpt2",     "llama",    "llama3",   "qwen2",     "qwen3",     "bloom",
-        "phi3",     "stablelm", "internlm", "internlm2", "baichuan",  "mistral",
-        "mixtral",  "granite",  "granite4", "olmo2",     "phi",       "gpt-neox",
-        "nemotron", "cohere",   "arcee",    "ernie4.5",  "starcoder2"}) {
+       {"gpt2",     "llama",      "llama3",    "qwen2",    "qwen3",    "bloom",   "phi3",
+        "stablelm", "internlm",   "internlm2", "baichuan", "mistral",  "mixtral", "granite",
+        "granite4", "olmo2",      "phi",       "gpt-neox", "nemotron", "cohere",  "arcee",
+        "ernie4.5", "starcoder2", "minicpm",   "minicpm4"}) {
     for (const std::optional<GgmlType> type :
          {std::optional<GgmlType>{}, std::optional(GgmlType::kF16), std::optional(GgmlType::kBF16),
           std::optional(GgmlType::kQ80), std::optional(GgmlType::kQ40),
