@@ -150,6 +150,16 @@ std::int64_t labels_of_adapter(const fs::path& folder) {
               config.where(), kPeftLabelTask, kHfLabelRows);
 }
 
+std::string problem_of_adapter(const fs::path& folder) {
+  const HfConfig config(read_peft_config(folder), (folder / kPeftConfigName).string());
+  const std::string said = config.word(kPeftProblem, "");
+  const std::string weights = peft_weights_name(folder);
+  if (!said.empty() || weights != kPeftWeightsName) return said;
+  const SafetensorsFile file(folder / weights);
+  const auto found = file.header().metadata.find(kPeftProblem);
+  return found == file.header().metadata.end() ? "" : found->second;
+}
+
 std::string linear_name(const std::vector<std::string>& canonical) {
   PITON_ASSERT(!canonical.empty());
   if (canonical.size() == 1) return stem(canonical[0]);

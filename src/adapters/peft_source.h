@@ -39,6 +39,9 @@ inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
 inline constexpr const char* kPeftPickledName = "adapter_model.bin";
 inline constexpr const char* kPeftLabelTask =
     "SEQ_CLS";  // task_type of classifiers, of rewards too
+// In the metadata of the weights that Piton writes, and in configurations: what the head of such an
+// adapter gives (base/options/problem_types.h). PEFT reads it nowhere, and keeps it nowhere.
+inline constexpr const char* kPeftProblem = "problem_type";
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";  // of names of modules
 
 // True if the folder has an adapter_config.json.
@@ -61,6 +64,9 @@ std::optional<std::string> peft_module_of(const std::string& tensor);
 // Of an adapter of a classifier or of a reward model (model/label_head.h), how many labels it has;
 // else 0. Throws Error(kData) for a configuration that cannot be read.
 std::int64_t labels_of_adapter(const std::filesystem::path& folder);
+
+// kPeftProblem of an adapter: of its configuration, else of its weights; "": neither has it.
+std::string problem_of_adapter(const std::filesystem::path& folder);
 
 class PeftSource final : public TensorSource {
  public:

@@ -17,6 +17,7 @@
 #include "checkpoint/safetensors.h"
 #include "huggingface/label_head.h"
 #include "huggingface/places.h"
+#include "model/label_head.h"
 
 namespace piton {
 namespace {
@@ -339,7 +340,10 @@ void write_peft(const fs::path& folder, TensorSource& source, const PeftWritten&
   std::map<std::string, Tensor> tensors;
   for (const Module& module : modules.adapted) add_module(module, reader, tensors);
   const std::vector<std::string> trained = add_trained(written, reader, tensors);
-  write_safetensors(folder / kPeftWeightsName, tensors);
+  std::map<std::string, std::string> metadata{{"format", "pt"}};
+  if (const std::string problem = problem_of(written.model); !problem.empty())
+    metadata[kPeftProblem] = problem;
+  write_safetensors(folder / kPeftWeightsName, tensors, metadata);
   write_text_file(folder / kPeftConfigName, config_of(written, modules, trained).dump(2) + "\n");
 }
 

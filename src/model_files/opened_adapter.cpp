@@ -20,9 +20,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What a head of `count` rows gives: as the adapter says, else the base's config.json; without
+// either one of the labels, and of one row rewards.
+WantedLabels labels_of_peft(const fs::path& folder, const OpenedModel& base, std::int64_t count) {
+  std::string problem = problem_of_adapter(folder);
+  if (problem.empty() && base.origin.is_object()) {
+    const auto found = base.origin.find(kPeftProblem);
+    if (found != base.origin.end() && found->is_string()) problem = found->get<std::string>();
+  }
+  const bool one = count == 1;
+  if ((problem == kRegression && !one) || (problem == kOneOfLabels && one)) {
+    throw Error(Fault::kData, "{}: {} is {}, and its head has {} row{}; wanted {}", folder.string(),
+                kPeftProblem, problem, count, one ? "" : "s",
+                one ? fmt::format("{} or {}", kRegression, kSeveralLabels)
+                    : fmt::format("{} or {}", kOneOfLabels, kSeveralLabels));
+  }
+  return {
+      .count = count, .regression = problem == kRegression, .several = problem == kSeveralLabels};
+}
+
 OpenedAdapter open_peft(const fs::path& folder, OpenedModel& base) {
   if (const std::int64_t labels = labels_of_adapter(folder); labels > 0)
-    make_classifier(base, {.count = labels});
+    make_classifier(base, labels_of_peft(folder, base, labels));
   OpenedAdapter opened{.kind = "adapter of PEFT"};
   auto source = std::make_unique<PeftSource>(folder, base.model,
                                              hf_config_of(base.model, base.origin).family);

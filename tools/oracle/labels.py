@@ -144,6 +144,8 @@ ADAPTERS = {
                         modules_to_save=["pooler", "classifier", "LayerNorm"]),
     "megatron-bert": dict(target_modules=ALL),
     "roberta": dict(target_modules=ALL),
+    "bert-number": dict(target_modules=ALL),
+    "qwen2-number": dict(target_modules=["q_proj", "v_proj", "down_proj"]),
     "bert-several": dict(target_modules=ALL),
     "qwen2-several": dict(target_modules=["q_proj", "v_proj", "down_proj"]),
 }

@@ -183,6 +183,21 @@ if(NOT resumed STREQUAL uninterrupted)
 endif()
 expect(RUN finetune --stage classify --load ${masked} ${words} --problem-type regression ${number} --split 80,20,0 --seq-length 16
   --micro-batch-size 4 --lr 1e-2 --save ${WORK}/encoder-number CODE 0 ERR "pearson: [89][^|]*E-01")
+# An adapter of numbers is one in PEFT's form too, with a base that does not say it.
+expect(RUN ${tune} --load ${base} --problem-type regression ${number} --lora-target-modules all-linear --lora-r 4 --save ${WORK}/number-lora
+  CODE 0 ERR "pearson: [89][^|]*E-01")
+expect(RUN convert --load ${WORK}/number-lora --save ${WORK}/number-peft --to peft CODE 0)
+execute_process(COMMAND ${PITON} classify --load ${WORK}/number-lora ${WORK}/numbers.jsonl OUTPUT_VARIABLE wanted)
+execute_process(COMMAND ${PITON} classify --load ${base} --lora-load ${WORK}/number-peft --tokenizer-type ByteTokenizer ${WORK}/numbers.jsonl OUTPUT_VARIABLE got)
+if(NOT wanted MATCHES "^{\"number\":[0-9.]+}\n" OR NOT got STREQUAL wanted)
+  message(FATAL_ERROR "numbers with the adapter of PEFT are ${got}, of the run ${wanted}")
+endif()
+# One that says nothing is of what config.json of its base says, else of rewards.
+file(READ ${WORK}/number-peft/adapter_config.json config)
+string(REPLACE "\"task_type\": \"SEQ_CLS\"" "\"task_type\": \"SEQ_CLS\", \"problem_type\": \"single_label_classification\"" config "${config}")
+file(WRITE ${WORK}/number-peft/adapter_config.json "${config}")
+expect(RUN classify --load ${base} --lora-load ${WORK}/number-peft --tokenizer-type ByteTokenizer ${WORK}/lines.txt CODE 3
+  ERR "number-peft: problem_type is single_label_classification, and its head has 1 row; wanted regression or multi_label_classification\n")
 expect(RUN ${tune} --load ${base} --problem-type regression --data-path ${WORK}/texts.jsonl CODE 3 ERR "the label is \"low\", wanted a number")
 expect(RUN ${tune} --load ${base} --problem-type regression ${two} CODE 2 ERR "--problem-type: got regression, which is of one number without a name")
 expect(RUN ${tune} --load ${WORK}/hf --problem-type regression CODE 2 ERR "--problem-type: got regression, but the model of [^ ]*hf gives labels; leave it out")

@@ -105,6 +105,16 @@ expect(RUN classify --load ${WORK}/adapters --metrics ${WORK}/several.jsonl CODE
 expect(RUN convert --load ${WORK}/adapters --save ${WORK}/merged --to hf CODE 0)
 expect(RUN classify --load ${WORK}/merged --tokenizer-type ByteTokenizer ${WORK}/lines.txt CODE 0 OUT "${wanted}")
 
+expect(RUN convert --load ${WORK}/adapters --save ${WORK}/peft --to peft CODE 0)
+execute_process(COMMAND ${PITON} classify --load ${WORK}/adapters ${WORK}/lines.txt OUTPUT_VARIABLE of_run)
+execute_process(COMMAND ${PITON} classify --load ${base} --lora-load ${WORK}/peft --tokenizer-type ByteTokenizer ${WORK}/lines.txt
+                OUTPUT_VARIABLE got)
+string(REPLACE "LABEL_0" "first" got "${got}")
+string(REPLACE "LABEL_1" "last" got "${got}")
+if(NOT got STREQUAL of_run OR NOT got MATCHES "${wanted}")
+  message(FATAL_ERROR "labels with the adapter of PEFT are ${got}, of the run ${of_run}")
+endif()
+
 # Two ranks.
 foreach(flag tensor-model-parallel-size pipeline-model-parallel-size)
   execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${tune} ${sets} --load ${base} --save ${WORK}/${flag} --${flag} 2

@@ -8,6 +8,7 @@
 #include "adapters/peft_writer.h"
 #include "base/files/files.h"
 #include "base/json.h"
+#include "model/label_head.h"
 #include "model/lora_options.h"
 #include "support/errors.h"
 #include "support/golden_lora.h"
@@ -18,8 +19,9 @@ namespace {
 
 using test::HostMachine;
 
-constexpr const char* kLabelCases[] = {"bert",    "bert-dora",    "bert-pooler",  "megatron-bert",
-                                       "roberta", "bert-several", "qwen2-several"};
+constexpr const char* kLabelCases[] = {"bert",          "bert-dora",    "bert-pooler",
+                                       "megatron-bert", "roberta",      "bert-number",
+                                       "qwen2-number",  "bert-several", "qwen2-several"};
 
 std::filesystem::path labels_folder(const std::string& name) {
   return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/labels_lora" / name;
@@ -49,6 +51,10 @@ struct LabelFiles {
     batch.tokens = ints_in(of_base, "tokens");
     batch.labels = ints_in(of_base, "labels");
     if (model().encoder) batch.types = ints_in(of_base, "types");
+    if (model().regression) {
+      const std::vector<double> targets = test::values(of_base.tensor("targets"));
+      batch.targets.assign(targets.begin(), targets.end());
+    }
     if (model().several_labels) {
       const std::vector<double> sets = test::values(of_base.tensor("sets"));
       batch.label_sets.assign(sets.begin(), sets.end());
@@ -177,6 +183,8 @@ TEST(PeftLabels, AreWrittenAsPeftHasWrittenThem) {
                 testing::Contains(files.model().encoder ? "classifier" : "score"))
         << name;
     EXPECT_EQ(labels_of_adapter(folder), files.model().labels) << name;
+    EXPECT_EQ(problem_of_adapter(folder), problem_of(files.model())) << name;
+    EXPECT_EQ(problem_of_adapter(labels_folder(name)), "") << name;  // PEFT does not say it
     const PeftSource again(folder, files.model(), files.family);
     EXPECT_EQ(again.adapters(), files.adapter.adapters()) << name;
   }
