@@ -40,7 +40,7 @@ class ServedModel {
   // The names of the labels of a classifier: it writes no texts, and embed() gives the logits of
   // them. One: the number of a text or a pair. Empty: the model is none.
   virtual const std::vector<std::string>& labels() const = 0;
-  // Each label has a probability of its own: a text may have several.
+  // The probability of a label does not depend on the others: a text may have several.
   virtual bool several_labels() const = 0;
   // What a classifier reads of a text and its pair, as it was trained: the longer one is cut where
   // both are too long. Throws Error(kData) for a text without tokens.
