@@ -216,12 +216,11 @@ int run_generate(Invocation& invocation) {
   });
 
   const bool has_words = model->tokenizer() != nullptr;
-  const bool leads = engine.world().rank() == 0;
   const bool as_json = options.json || prompt_options.many();
   const bool talks = is_conversation() && !as_json && has_words;
   const bool streams =
       (options.stream || talks) && !as_json && has_words && options.num_samples == 1;
-  const auto show = [leads](const std::string& text) {
+  const auto show = [leads = engine.world().rank() == 0](const std::string& text) {
     if (!leads) return;
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Ids = std::vector<std::int32_t>;
 
-constexpr std::int32_t N = kNoLabel;
+constexpr std::int32_t U = kNoLabel;  // unlabeled
 
 // The texts of a record and its label, joined.
 std::string read_record(const std::string& json, const std::string& map_keys = "") {
@@ -211,16 +211,16 @@ TEST(LabeledDataset, HasOneLabelInARow) {
   Sample sample;
   decoder->sample(0, sample);
   EXPECT_THAT(sample.tokens, ElementsAre(2, 5, 6, 3, 7, 3, 9));
-  EXPECT_THAT(sample.labels, ElementsAre(N, N, N, N, N, 1, N));
+  EXPECT_THAT(sample.labels, ElementsAre(U, U, U, U, U, 1, U));
   EXPECT_THAT(sample.segments, ElementsAre(0, 0, 0, 0, 0, 0, kPaddingSegment));
   EXPECT_TRUE(sample.types.empty());
   EXPECT_EQ(decoder->longest(0), 6);
   decoder->sample(1, sample);  // is cut
   EXPECT_THAT(sample.tokens, ElementsAre(2, 5, 5, 5, 5, 5, 3));
-  EXPECT_THAT(sample.labels, ElementsAre(N, N, N, N, N, N, 0));
+  EXPECT_THAT(sample.labels, ElementsAre(U, U, U, U, U, U, 0));
   const auto encoder = folder.open({.labels = 2, .at_first_token = true, .token_types = 2});
   encoder->sample(0, sample);
-  EXPECT_THAT(sample.labels, ElementsAre(1, N, N, N, N, N, N));
+  EXPECT_THAT(sample.labels, ElementsAre(1, U, U, U, U, U, U));
   EXPECT_THAT(sample.types, ElementsAre(0, 0, 0, 0, 1, 1, 0));
 }
 
@@ -231,7 +231,7 @@ TEST(LabeledDataset, HasANumberOfATextForRegression) {
   Sample sample;
   samples->sample(0, sample);
   EXPECT_EQ(sample.target, -2.5F);
-  EXPECT_THAT(sample.labels, ElementsAre(N, N, N, N, N, kNumberLabel, N));
+  EXPECT_THAT(sample.labels, ElementsAre(U, U, U, U, U, kNumberLabel, U));
   folder.write("label", {{1}, {0}});
   EXPECT_THAT(message_of(Fault::kData, [&] { folder.open({.labels = 1, .regression = true}); }),
               HasSubstr("sample 0 has 1, which is a label, wanted the bits of a number"));
@@ -244,7 +244,7 @@ TEST(LabeledDataset, HasASetOfLabelsOfAText) {
   BatchSource batches(samples, {.vocabulary = 10});
   const MicroBatch batch = batches.micro_batch(std::vector<std::int64_t>{0, 1});
   EXPECT_THAT(batch.label_sets, ElementsAre(1, 0, 1, 0, 0, 0));
-  EXPECT_THAT(batch.labels, ElementsAre(N, N, N, N, N, 0, N, N, N, N, N, N, N, 1));
+  EXPECT_THAT(batch.labels, ElementsAre(U, U, U, U, U, 0, U, U, U, U, U, U, U, 1));
   EXPECT_EQ(batch.loss_tokens(), 2);
   EXPECT_THAT(message_of(Fault::kData, [&] { folder.open({.labels = 2, .several = true}); }),
               HasSubstr("sample 0 has label 2, and the model has labels 0 to 1"));
