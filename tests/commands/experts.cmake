@@ -104,7 +104,7 @@ if(NOT LOG MATCHES "tokens go to random experts, for benchmarks; what this run l
 endif()
 expect(RUN bench train --model llama-tiny --num-experts 4 ${random} --seq-length 32 --micro-batch-size 1 --rounds 1 CODE 0
        ERR "tokens go to random experts, for benchmarks")
-expect(RUN finetune --model llama-tiny --num-experts 4 ${random} --data-path ${WORK}/prompts.txt --tokenizer-type ByteTokenizer
+expect(RUN finetune --load ${WORK}/one ${random} --data-path ${WORK}/prompts.txt --tokenizer-type ByteTokenizer
        --seq-length 32 --train-iters 1 --lr 1e-2 CODE 2 ERR "--moe-router-force-load-balancing: is for piton pretrain and piton bench train")
 expect(RUN ${plan} --moe-apply-probs-on-input CODE 2 ERR "--moe-apply-probs-on-input: needs --moe-router-topk 1, got 2")
 

@@ -58,7 +58,7 @@ expect(RUN ${tune} ${short} --load ${base} --data-path ${WORK}/numbers.jsonl COD
 
 # Several labels: a new head is 0, so each label has one half.
 expect(RUN ${tune} ${sets} --load ${base} --save ${WORK}/sets CODE 0
-  ERR "labels: 2, those of the records: first, last\n" "train set: 36 texts with labels\n" "lm loss value: [^|]* . accuracy: [^|]*. micro_f1: [^|]*. macro_f1: ")
+  ERR "labels: 2, those of the records: first, last\n" "train set: 36 texts with labels\n" "lm loss value: [^|]* . accuracy: [^|]*. micro f1: [^|]*. macro f1: ")
 file(STRINGS ${WORK}/sets/metrics.jsonl lines)
 list(GET lines 0 first)
 list(GET lines 79 last)
@@ -86,7 +86,7 @@ endif()
 expect(RUN inspect ${WORK}/hf CODE 0 OUT "head of 2 labels, several of a text")
 expect(RUN classify --load ${WORK}/hf --tokenizer-type ByteTokenizer ${WORK}/lines.txt CODE 0 OUT "${wanted}")
 expect(RUN ${tune} --load ${WORK}/hf --data-path ${WORK}/several.jsonl --train-iters 1 --eval-interval 1 --save ${WORK}/again CODE 0
-  ERR "micro_f1: 1.0")
+  ERR "micro f1: 1.0")
 expect(RUN ${tune} ${sets} --load ${WORK}/hf --problem-type single_label_classification CODE 2
   ERR "--problem-type: got single_label_classification, but the model of [^ ]*hf gives several labels of a text; leave it out")
 # A corpus in place of the file.

@@ -31,12 +31,12 @@ struct Factors {
 TEST(ModelFactors, OfMiniCpm) {
   const Factors factors({"--hidden-size", "2304", "--num-layers", "40", "--num-attention-heads",
                          "36", "--model", "llama-tiny", "--scale-emb", "12", "--dim-model-base",
-                         "256", "--scale-depth", "1.4", "--add-output-layer-bias"});
+                         "256", "--scale-depth", "1.4"});
   const ModelConfig config = factors.options.model.resolve(1000);
   EXPECT_EQ(config.embedding_factor, 12);
   EXPECT_EQ(config.logit_divisor, 9);
   EXPECT_EQ(config.branch_factor, 1.4 / std::sqrt(40.0));
-  EXPECT_TRUE(config.head_bias);
+  EXPECT_TRUE(Factors({"--add-output-layer-bias"}).options.model.head_bias);
 }
 
 TEST(ModelFactors, AreOfThePresetWhereItAloneHasTheSizes) {
