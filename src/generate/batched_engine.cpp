@@ -274,7 +274,8 @@ class BatchedEngine final : public DecodingEngine {
     for (std::size_t i = 0; i < texts.size(); ++i) texts[i]->drafts = std::move(drafts[i]);
   }
 
-  // After a pass: the model's layer reads the rows of all texts, and guesses for those that continue.
+  // After a pass: the model's layer reads the rows of all texts, and guesses for those that
+  // continue.
   void guess_later(const std::vector<TextReading>& readings, const std::vector<std::size_t>& ended,
                    const Tensor& hidden) {
     std::vector<LaterReading> rows;
