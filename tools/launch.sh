@@ -85,6 +85,10 @@ listen() {
   trap 'ask USR1' USR1
 }
 
+# mpirun makes this folder and removes it when it is empty. Of two that begin and end at once one may find it gone in
+# between, and fails (Open MPI 4).
+mkdir -p "${TMPDIR:-/tmp}/ompi.${HOSTNAME%%.*}.$UID/kept" 2>/dev/null
+chmod 700 "${TMPDIR:-/tmp}/ompi.${HOSTNAME%%.*}.$UID" 2>/dev/null
 listen
 "${shield[@]}" mpirun "${as_root[@]}" --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 \
   --mca btl self,vader --mca btl_vader_single_copy_mechanism none \

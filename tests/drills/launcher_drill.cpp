@@ -186,12 +186,11 @@ TEST_P(Launcher, SavesTheStepOfARun) {
   const auto to = folder_ / "run";
   Terminal job(two(with_program(pretrain(folder_.path()))) +
                Words{"--seq-length", "64", "--global-batch-size", "512", "--train-iters", "100",
-                     "--save", to.string()});
-  ASSERT_TRUE(job.shows("options by rule")) << job.shown;
-  std::this_thread::sleep_for(milliseconds(500));
+                     "--log-interval", "1", "--save", to.string()});
+  ASSERT_TRUE(job.shows("iteration        1/")) << job.shown;  // the second one begins
   job.type("\x03");
   EXPECT_EQ(job.wait(seconds(120)), 75) << job.shown;
-  EXPECT_GE(latest(to), 1) << job.shown;
+  EXPECT_GE(latest(to), 2) << job.shown;
   EXPECT_NE(job.shown.find("piton resume "), std::string::npos) << job.shown;
 }
 

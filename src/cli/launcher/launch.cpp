@@ -16,8 +16,8 @@
 namespace piton::cli {
 namespace {
 
-constexpr int kMostRanks = 4096;
-constexpr int kMostPort = 65535;
+constexpr int kMostLaunchedRanks = 4096;
+constexpr int kLastPort = 65535;
 constexpr int kUsualPort = 29500;
 
 struct LaunchOptions {
@@ -39,9 +39,9 @@ struct LaunchOptions {
   }
 
   void check() const {
-    check_range("--nnodes", nnodes, 1, kMostRanks);
+    check_range("--nnodes", nnodes, 1, kMostLaunchedRanks);
     check_range("--node-rank", node_rank, 0, nnodes - 1);
-    check_range("--master-port", master_port, 0, kMostPort);
+    check_range("--master-port", master_port, 0, kLastPort);
     if (nnodes > 1 && master_addr.empty()) {
       throw Error(Fault::kUsage, "--nnodes {}: --master-addr is missing, the host of rank 0",
                   nnodes);
@@ -68,11 +68,12 @@ int ranks_in(const std::vector<std::string>& words) {
   int ranks = 0;
   const std::string text = words.empty() ? "" : words[0];
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), ranks);
-  if (code != std::errc() || end != text.data() + text.size() || ranks < 1 || ranks > kMostRanks) {
+  if (code != std::errc() || end != text.data() + text.size() || ranks < 1 ||
+      ranks > kMostLaunchedRanks) {
     throw Error(Fault::kUsage,
                 "launch: got \"{}\", wanted the number of ranks, from 1 to {}: piton launch 2 "
                 "pretrain ...",
-                text, kMostRanks);
+                text, kMostLaunchedRanks);
   }
   return ranks;
 }

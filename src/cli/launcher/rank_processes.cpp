@@ -26,7 +26,7 @@ constexpr int kSaved = 75;
 // A rank needs some time before it listens to signals.
 constexpr std::chrono::milliseconds kRankStarts{300};
 // Not the second of two that timeout(1) sends at once.
-constexpr std::chrono::milliseconds kSecondRequest{250};
+constexpr std::chrono::milliseconds kSecondRequest{500};
 // What is left of the output of ranks that have ended, if a process of theirs keeps it open.
 constexpr std::chrono::milliseconds kLastOutput{500};
 
