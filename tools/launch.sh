@@ -86,9 +86,10 @@ listen() {
 }
 
 # mpirun makes this folder and removes it when it is empty. Of two that begin and end at once one may find it gone in
-# between, and fails (Open MPI 4).
-mkdir -p "${TMPDIR:-/tmp}/ompi.${HOSTNAME%%.*}.$UID/kept" 2>/dev/null
-chmod 700 "${TMPDIR:-/tmp}/ompi.${HOSTNAME%%.*}.$UID" 2>/dev/null
+# between, and fails (Open MPI 4). With a TMPDIR of its own a job has no neighbors.
+if [ -z "${TMPDIR:-}" ]; then
+  mkdir -p "/tmp/ompi.${HOSTNAME%%.*}.$UID/kept" && chmod 700 "/tmp/ompi.${HOSTNAME%%.*}.$UID"
+fi 2>/dev/null
 listen
 "${shield[@]}" mpirun "${as_root[@]}" --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 \
   --mca btl self,vader --mca btl_vader_single_copy_mechanism none \
