@@ -111,15 +111,17 @@ TEST(TwoAtOnce, OneGoesOnAndItsOutputsAreWhole) {
 TEST(Launchers, ThatJoinNobodyAreRefusedBeforeAnythingIsWritten) {
   const TempFolder folder;
   const TinyRun tiny(folder.path());
-  const std::vector<std::vector<std::string>> environments = {
-      {"SLURM_STEP_NUM_TASKS=4", "SLURM_PROCID=0"},
-      {"SLURM_NTASKS=2", "SLURM_PROCID=1"},
-      {"PMI_SIZE=2", "PMI_RANK=0"},
-      {"WORLD_SIZE=8", "RANK=3", "LOCAL_RANK=3"}};
-  for (const auto& environment : environments) {
+  const std::string not_joined = "that are not joined";
+  // Variables, and a part of the message. Those of torchrun would join: one of them is missing.
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"SLURM_STEP_NUM_TASKS=4", "SLURM_PROCID=0"}, not_joined},
+      {{"SLURM_NTASKS=2", "SLURM_PROCID=1"}, not_joined},
+      {{"PMI_SIZE=2", "PMI_RANK=0"}, not_joined},
+      {{"WORLD_SIZE=8", "RANK=3", "LOCAL_RANK=3"}, "LOCAL_WORLD_SIZE: got \"\", wanted a number"}};
+  for (const auto& [environment, wanted] : cases) {
     EXPECT_EQ(tiny.run(tiny.pretrain("run", 1), environment), (ProcessEnd{.code = 2}))
         << environment[0] << tiny.shown();
-    EXPECT_THAT(tiny.shown(), HasSubstr("that are not joined")) << environment[0];
+    EXPECT_THAT(tiny.shown(), HasSubstr(wanted)) << environment[0];
     EXPECT_FALSE(fs::exists(tiny.path("run"))) << environment[0];
   }
   // A batch script of one process, and one task of one.
