@@ -14,11 +14,8 @@
 #include "cli/commands/model_to_load.h"
 #include "cli/launch.h"
 #include "cli/terminal/standard_input.h"
-#include "data/instruct/labeled_texts.h"
-#include "data/records/block_reader.h"
+#include "data/labels/labeled_records.h"
 #include "data/records/byte_stream.h"
-#include "data/records/record_options.h"
-#include "data/records/whole_record_parser.h"
 #include "data/records/whole_text.h"
 #include "model/label_head.h"
 #include "session/label_counts.h"
@@ -92,19 +89,12 @@ bool has_records(const std::string& file) {
 std::vector<TextOfFile> texts_of_records(const std::string& file, const std::string& map_keys,
                                          const KnownLabels& known, Log& log) {
   const RecordFields fields(kLabeledFields, "", map_keys);
-  RecordOptions options;
-  options.input = {file};
-  BlockReader::Rules rules{
-      .sample_by = options.sample_by, .optional_columns = fields.optional(), .any_type = true};
-  for (const std::string& column : fields.required()) rules.optional_columns.push_back(column);
-  BlockReader reader(files_of(options, log), rules, {});
   std::vector<TextOfFile> texts;
-  const auto use = [&](const Json& record) {
-    TextOfFile text{.conversation = read_labeled(fields, record, /*needs_label=*/false)};
+  for_each_labeled(file, fields, /*needs_label=*/false, log, [&](Conversation conversation) {
+    TextOfFile text{.conversation = std::move(conversation)};
     if (text.conversation.label || text.conversation.label_list) set_label(known, text);
     texts.push_back(std::move(text));
-  };
-  for_each_record(reader, options.sample_by, use, refuse_bad_record);
+  });
   return texts;
 }
 
@@ -130,9 +120,9 @@ TextToLabel to_label(const LabelPrompt& prompt, const TextOfFile& text, const Mo
 
 // {"number": y}; {"label": NAME, "probabilities": {NAME: p, ...}}; or, in place of the one label,
 // {"labels": [NAME, ...], ...}.
-Json line_of(const std::vector<float>& logits, const ModelConfig& config, double threshold) {
+Json line_of(const std::vector<float>& logits, const ModelConfig& config,
+             const std::vector<std::string>& names, double threshold) {
   if (config.regression) return {{"number", logits[0]}};
-  const std::vector<std::string> names = names_of_labels(config);
   const std::vector<double> probabilities = label_probabilities(logits, config.several_labels);
   Json shares = Json::object();
   Json chosen = Json::array();
@@ -169,6 +159,7 @@ std::vector<TextToLabel> all_to_label(const Model& model, const std::string& fil
 LabelCounts classify(Model& model, const std::string& file, const std::vector<TextOfFile>& texts,
                      const ClassifyOptions& options, bool prints) {
   const ModelConfig& config = model.config();
+  const std::vector<std::string> names = names_of_labels(config);
   const double threshold = options.threshold.value_or(kLabelThreshold);
   const std::vector<TextToLabel> all = all_to_label(model, file, texts, options);
   LabelCounts counts;
@@ -184,7 +175,7 @@ LabelCounts classify(Model& model, const std::string& file, const std::vector<Te
       if (text.number) counts.numbers.push_back({*text.number, logits[i][0]});
       if (text.set) counts.add_set(*text.set, logits[i], threshold);
       if (options.metrics) continue;
-      const Json line = line_of(logits[i], config, threshold);
+      const Json line = line_of(logits[i], config, names, threshold);
       out += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     }
     if (prints) std::fwrite(out.data(), 1, out.size(), stdout);

@@ -6,13 +6,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/listed.h"
 #include "base/options/problem_types.h"
-#include "data/instruct/labeled_texts.h"
-#include "data/records/block_reader.h"
-#include "data/records/record_options.h"
-#include "data/records/whole_record_parser.h"
+#include "data/labels/labeled_records.h"
 
 namespace piton {
 namespace {
@@ -35,30 +31,19 @@ void add_label(const std::string& label, std::set<std::string>& all) {
   all.insert(label);
 }
 
-void add_labels_of(const std::string& file, const RecordFields& fields, Log& log,
-                   std::set<std::string>& all) {
-  RecordOptions options;
-  options.input = {file};
-  BlockReader::Rules rules{
-      .sample_by = options.sample_by, .optional_columns = fields.optional(), .any_type = true};
-  for (const std::string& column : fields.required()) rules.optional_columns.push_back(column);
-  BlockReader reader(files_of(options, log), rules, {});
-  const auto use = [&](const nlohmann::ordered_json& record) {
-    const Conversation text = read_labeled(fields, record);
-    if (text.label) add_label(*text.label, all);
-    for (const std::string& label : text.label_list.value_or(std::vector<std::string>()))
-      add_label(label, all);
-  };
-  for_each_record(reader, options.sample_by, use, refuse_bad_record);
-}
-
 }  // namespace
 
 FoundLabels labels_of_records(const std::vector<std::string>& files, const std::string& map_keys,
                               bool several, Log& log) {
   const RecordFields fields(kLabeledFields, "", map_keys);
   std::set<std::string> all;
-  for (const std::string& file : files) add_labels_of(file, fields, log, all);
+  const auto add = [&](const Conversation& text) {
+    if (text.label) add_label(*text.label, all);
+    for (const std::string& label : text.label_list.value_or(std::vector<std::string>()))
+      add_label(label, all);
+  };
+  for (const std::string& file : files)
+    for_each_labeled(file, fields, /*needs_label=*/true, log, add);
   if (all.empty() || (all.size() == 1 && !several)) {
     throw Error(Fault::kData, "{}: {}, wanted two or more labels", listed(files),
                 all.empty() ? "no text has a label"

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/options/problem_types.h"
 #include "data/instruct/labeled_texts.h"
 #include "data/samples/describe.h"
 
@@ -68,9 +69,10 @@ std::int32_t LabeledDataset::number(std::int64_t index) const {
 std::int32_t LabeledDataset::label(std::int32_t number) const {
   std::array<std::int32_t, 1> value{-1};
   if (const std::int64_t length = columns_[2]->length(number); length != 1) {
-    throw Error(Fault::kData, "{}: sample {} has {} labels, wanted one; several of a text are {}",
-                columns_[2]->prefix(), number, length,
-                "learned with --problem-type multi_label_classification");
+    throw Error(Fault::kData,
+                "{}: sample {} has {} labels, wanted one; several of a text are "
+                "learned with --problem-type {}",
+                columns_[2]->prefix(), number, length, kSeveralLabels);
   }
   columns_[2]->read(number, 0, value);
   if (value[0] >= 0 && value[0] < rules_.labels) return value[0];
