@@ -9,7 +9,6 @@ namespace piton::cli {
 namespace {
 
 constexpr int kMostRanks = 1 << 20;
-constexpr int kMostPort = 65535;
 
 struct RankVariables {
   const char* rank;
@@ -49,7 +48,6 @@ std::optional<MeetingPlace> find_meeting_place(const Lookup& lookup) {
     const int size = number_in(lookup, variables.size, 1, kMostRanks);
     if (size == 1) return std::nullopt;
     MeetingPlace place{.address = "",
-                       .port = 29500,
                        .rank = number_in(lookup, variables.rank, 0, size),
                        .size = size,
                        .host_rank = -1,
@@ -67,11 +65,11 @@ std::optional<MeetingPlace> find_meeting_place(const Lookup& lookup) {
       return std::nullopt;
     }
     if (lookup("PITON_PORT")) {
-      place.port = number_in(lookup, "PITON_PORT", 1, kMostPort + 1);
+      place.port = number_in(lookup, "PITON_PORT", 1, kLastPort + 1);
     } else if (lookup("MASTER_PORT")) {
       const bool taken = lookup("TORCHELASTIC_USE_AGENT_STORE") == "True";
       place.port =
-          number_in(lookup, "MASTER_PORT", 1, kMostPort + (taken ? 0 : 1)) + (taken ? 1 : 0);
+          number_in(lookup, "MASTER_PORT", 1, kLastPort + (taken ? 0 : 1)) + (taken ? 1 : 0);
     }
     return place;
   }

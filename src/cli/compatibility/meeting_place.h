@@ -9,6 +9,8 @@
 
 namespace piton::cli {
 
+inline constexpr int kLastPort = 65535;
+
 // The value of a variable of the environment; nullopt: not set.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 

@@ -33,13 +33,14 @@ void set_once(OptionSet& set, const char* flag, const char* option, const std::s
   set.parse({fmt::format("--{}={}", option, value)}, fmt::format("--{}", flag));
 }
 
-std::int64_t size_for(const char* flag, const char* option, const std::optional<std::int64_t>& size,
-                      const ModelOptions& model) {
-  if (size) return *size;
+// The size of the model that `option` gives, else its preset.
+double size_for(const char* flag, const char* option, const std::optional<std::int64_t>& given,
+                std::int64_t ModelConfig::*size, const ModelOptions& model) {
+  if (given) return static_cast<double>(*given);
   if (model.model.empty())
     throw Error(Fault::kUsage, "--{}: is a share of a size of the model; give --{}", flag, option);
   const ModelConfig config = model.resolve(1);  // the vocabulary does not matter here
-  return option == std::string_view("num-layers") ? config.layers : config.hidden;
+  return static_cast<double>(config.*size);
 }
 
 // "(L, R)", "L,R" or "[L, R]", as Megatron reads a tuple.
@@ -68,8 +69,8 @@ std::pair<std::int64_t, std::int64_t> window_of(const std::string& text) {
 void read_model_factors(const MegatronFlags& given, OptionSet& set, const ModelOptions& model) {
   if (const auto text = given.value_of(kModelBase)) {
     const double base = factor_of(kModelBase, *text);
-    const auto hidden =
-        static_cast<double>(size_for(kModelBase, "hidden-size", model.hidden, model));
+    const double hidden =
+        size_for(kModelBase, "hidden-size", model.hidden, &ModelConfig::hidden, model);
     set_once(set, kModelBase, "logits-scaling", fmt::format("{}", hidden / base));
   }
   if (const auto text = given.value_of(kOutputFactor)) {
@@ -78,7 +79,7 @@ void read_model_factors(const MegatronFlags& given, OptionSet& set, const ModelO
   }
   if (const auto text = given.value_of(kDepth)) {
     const double scale = factor_of(kDepth, *text);
-    const auto layers = static_cast<double>(size_for(kDepth, "num-layers", model.layers, model));
+    const double layers = size_for(kDepth, "num-layers", model.layers, &ModelConfig::layers, model);
     set_once(set, kDepth, "residual-multiplier", fmt::format("{}", scale / std::sqrt(layers)));
   }
   if (const auto text = given.value_of(kWindow)) {

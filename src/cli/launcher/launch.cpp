@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/options/option_range.h"
 #include "cli/command.h"
+#include "cli/compatibility/meeting_place.h"
 #include "cli/launcher/rank_processes.h"
 #include "comm/rendezvous/connection.h"
 
@@ -17,8 +18,6 @@ namespace piton::cli {
 namespace {
 
 constexpr int kMostLaunchedRanks = 4096;
-constexpr int kLastPort = 65535;
-constexpr int kUsualPort = 29500;
 
 struct LaunchOptions {
   int nnodes = 1;
@@ -117,7 +116,7 @@ int run_launch(Invocation& invocation) {
   plan.world_size = options.nnodes * plan.ranks;
   if (!options.master_addr.empty()) plan.address = options.master_addr;
   plan.port = options.master_port;
-  if (plan.port == 0) plan.port = options.nnodes > 1 ? kUsualPort : RankListener(0).port();
+  if (plan.port == 0) plan.port = options.nnodes > 1 ? MeetingPlace().port : RankListener(0).port();
   if (const char* grace = std::getenv("PITON_GRACE_SECONDS")) {
     plan.grace = std::chrono::duration<double>(std::max(0.0, std::atof(grace)));
   }
