@@ -46,13 +46,17 @@ void SpeculationOptions::check() const {
   }
   if (!draft_quantize.empty() && draft_model.empty())
     throw Error(Fault::kUsage, "--draft-quantize: works only with --draft-model; leave it out");
-  const auto refuse_both = [](const char* one, const char* other) {
-    throw Error(Fault::kUsage, "{}, {}: both guess the next tokens; leave one of them out", one,
-                other);
-  };
-  if (prompt_lookup > 0 && draft_mtp > 0) refuse_both("--prompt-lookup", "--draft-mtp");
-  if (flag() != nullptr && !draft_model.empty() && flag() != std::string_view("--draft-model"))
-    refuse_both(flag(), "--draft-model");
+  if (const std::vector<const char*> all = flags(); all.size() > 1)
+    throw Error(Fault::kUsage, "{}, {}: both guess the next tokens; leave one of them out", all[0],
+                all[1]);
+}
+
+std::vector<const char*> SpeculationOptions::flags() const {
+  std::vector<const char*> all;
+  if (prompt_lookup > 0) all.push_back("--prompt-lookup");
+  if (draft_mtp > 0) all.push_back("--draft-mtp");
+  if (!draft_model.empty()) all.push_back("--draft-model");
+  return all;
 }
 
 Speculation::Speculation(const Machine& machine, const SpeculationOptions& options, Model& model,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "api/model.h"
 #include "base/options/options.h"
@@ -47,12 +48,8 @@ struct SpeculationOptions {
              {.choices = InferenceOptions::code_formats()}},
       draft_quantize);
   }
-  // The flag of who guesses; null: nobody.
-  const char* flag() const {
-    if (prompt_lookup > 0) return "--prompt-lookup";
-    if (draft_mtp > 0) return "--draft-mtp";
-    return draft_model.empty() ? nullptr : "--draft-model";
-  }
+  // The flags of those who guess: one, or none.
+  std::vector<const char*> flags() const;
   // Throws Error(kUsage) naming the flag.
   void check() const;
 };

@@ -97,9 +97,9 @@ void check_beams(const OptionSet& set, const GivenOptions& given) {
   if (set.given("lora-modules"))
     throw Error(Fault::kUsage,
                 "--num-beams: cannot be combined with --lora-modules; leave one out");
-  if (const char* guesses = speculation.flag())
+  if (const auto guesses = speculation.flags(); !guesses.empty())
     throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
-                guesses);
+                guesses[0]);
   for (const char* name :
        {"temperature", "dynatemp-range", "top-k", "top-p", "min-p", "typical-p", "top-n-sigma",
         "xtc-probability", "mirostat", "dry-multiplier", "repetition-penalty", "presence-penalty",

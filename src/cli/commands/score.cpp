@@ -184,13 +184,7 @@ int run_score(Invocation& invocation) {
     const std::string file = from_pipe ? "-" : files.empty() ? "" : files[0];
     const RewardRequest request = reward_request(options, file, engine.world().rank() == 0);
     if (options.pairs) {
-      print_pair_rewards(*model,
-                         {.file = file,
-                          .load = request.load,
-                          .chat_template = request.chat_template,
-                          .json = request.json,
-                          .prints = request.prints},
-                         invocation.log);
+      print_pair_rewards(*model, request, invocation.log);
     } else {
       print_rewards(*model, request);
     }

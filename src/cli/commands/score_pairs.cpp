@@ -21,7 +21,7 @@ struct AnswerPair {
   std::string subset;                          // "": none
 };
 
-std::vector<AnswerPair> read_pairs(const Model& model, const PairRequest& request, Log& log) {
+std::vector<AnswerPair> read_pairs(const Model& model, const RewardRequest& request, Log& log) {
   const Tokenizer& tokenizer = model.require_tokenizer();
   const ChatTemplate chosen = model_chat_template(model, request.chat_template, request.load);
   PreprocessOptions options;
@@ -81,7 +81,7 @@ struct PairSums {
 
 }  // namespace
 
-void print_pair_rewards(Model& model, const PairRequest& request, Log& log) {
+void print_pair_rewards(Model& model, const RewardRequest& request, Log& log) {
   PairSums all;
   std::map<std::string, PairSums> subsets;
   Json rewards = Json::array();
