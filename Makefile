@@ -26,10 +26,13 @@ SANITIZER_OPTIONS = UBSAN_OPTIONS=print_stacktrace=1 \
 
 # With CUDA where nvcc is found: the kernels of GPUs take six minutes of a processor, once. PITON_CUDA=OFF leaves them
 # out; CUDA_ARCHITECTURES=90-real compiles them for one kind of GPU, in a quarter of the time.
+# PITON_MPI=OFF builds without MPI, whose packages are then not installed; `piton launch` starts ranks.
 PITON_CUDA ?= AUTO
+PITON_MPI ?= AUTO
+export PITON_MPI
 CUDA_ARCHITECTURES ?=
 build: dependencies
-	cmake --preset cpu $(ARROW) -DPITON_CUDA=$(PITON_CUDA) \
+	cmake --preset cpu $(ARROW) -DPITON_CUDA=$(PITON_CUDA) -DPITON_MPI=$(PITON_MPI) \
 	  $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES))
 	cmake --build --preset cpu -j $(JOBS) --target piton
 

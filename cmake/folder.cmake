@@ -1,9 +1,9 @@
-# piton_folder(folder DEPENDS lower folders... LIBS libraries...)
+# piton_folder(folder [COMPUTES] DEPENDS lower folders... LIBS libraries...)
 #
 # Makes the static library piton_<folder> from src/<folder>/*.cpp (headers alone: an interface
 # library). A folder that does not exist yet is skipped, and so are dependencies on it.
 function(piton_folder folder)
-  cmake_parse_arguments(arg "" "" "DEPENDS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "COMPUTES" "" "DEPENDS;LIBS" ${ARGN})
   set(path ${CMAKE_SOURCE_DIR}/src/${folder})
   if(NOT IS_DIRECTORY ${path})
     return()
@@ -27,7 +27,9 @@ function(piton_folder folder)
   target_link_libraries(${target} ${scope} ${arg_LIBS})
   if(sources)
     piton_compile_together(${target} 32)
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:${PITON_DEBUG_OPTIMIZATION}>)
+    if(NOT arg_COMPUTES AND NOT PITON_FUZZ)
+      target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O0>)
+    endif()
   endif()
   if(EXISTS ${path}/folder.cmake)
     include(${path}/folder.cmake)  # sources compiled with flags of their own, generated files

@@ -3,9 +3,11 @@
 # installs at once; others are asked first, or with --yes not.
 set -eu
 packages=(g++ cmake ninja-build make pkg-config ccache
-  libopenmpi-dev openmpi-bin libcli11-dev libtomlplusplus-dev libfmt-dev
+  libcli11-dev libtomlplusplus-dev libfmt-dev
   libspdlog-dev nlohmann-json3-dev libsimdjson-dev libpcre2-dev libicu-dev libzstd-dev zlib1g-dev
   libbz2-dev liblzma-dev libxxhash-dev libcpp-httplib-dev libgtest-dev libgmock-dev)
+# PITON_MPI=OFF: `piton launch` starts ranks, and mpirun is not needed.
+[ "${PITON_MPI:-}" = OFF ] || packages+=(libopenmpi-dev openmpi-bin)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

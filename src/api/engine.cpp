@@ -9,6 +9,7 @@
 #include "api/automatic_kernels.h"
 #include "api/device_peak_meter.h"
 #include "api/planning.h"
+#include "comm/mpi/library.h"
 #include "comm/mpi/world.h"
 #include "comm/nccl/world.h"
 #include "comm/sockets/world.h"
@@ -80,8 +81,14 @@ std::unique_ptr<World> make_world(const EngineOptions& options, Device& device) 
         {.place = *options.meeting, .timeout_seconds = options.timeout_seconds, .library = ""});
   }
   const RankOptions ranks{.timeout_seconds = options.timeout_seconds};
-  if (options.launched) return make_mpi_world(device, ranks, options.job);
+  if (options.launched && !mpi_library().empty()) return make_mpi_world(device, ranks, options.job);
   if (options.meeting) return make_socket_world(device, ranks, *options.meeting);
+  if (options.launched) {
+    throw Error(Fault::kUsage,
+                "ranks: this build has no MPI, so those of mpirun on several hosts meet at "
+                "MASTER_ADDR, which is not set; export the host of rank 0 (mpirun -x "
+                "MASTER_ADDR=HOST), or start ranks by piton launch");
+  }
   return make_single_world(device);
 }
 

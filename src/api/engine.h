@@ -18,7 +18,7 @@ struct EngineOptions {
   std::string kernels = "cpu";  // reference, cpu, cuda, or auto (api/automatic_kernels.h)
   std::string isa;        // instruction set to use ("x86-64-v3"); empty: the best of this processor
   int threads = 0;        // 0: all cores of this process, divided among the ranks of the host
-  bool launched = false;  // started by mpirun: its MPI joins ranks of processors
+  bool launched = false;  // started by mpirun: MPI joins ranks of processors, if it is built
   LaunchedJob job;        // the launcher's job, if known
   // Where ranks meet without MPI: those that have a GPU each, whoever started them, and those of
   // processors that mpirun has not started. Empty: one process, or mpirun's.

@@ -154,8 +154,9 @@ OpenedModel open_source(const Machine& machine, const ConvertOptions& options,
 }
 
 // Of a format, or a family of Hugging Face, that has no layers that predict later tokens.
-void leave_out_later_layers(OpenedModel& from, ModelFormat to) {
+void leave_out_later_layers(OpenedModel& from, ModelFormat to, const ConvertOptions& options) {
   if (from.model.mtp_layers == 0 || to == ModelFormat::kPiton) return;
+  if (to == ModelFormat::kMegatron && (options.core || options.is_torch_dist())) return;
   if (to == ModelFormat::kHuggingFace) {
     try {
       static_cast<void>(hf_config_of(from.model, from.origin));
@@ -297,7 +298,7 @@ Planned plan_of(const Machine& machine, const ConvertOptions& options) {
   // What was trained goes to other programs.
   planned.to = target_format(options, paths.adapters.empty() ? from.format : ModelFormat::kPiton);
   check_format_flags(options, from.format, planned.to);
-  leave_out_later_layers(from, planned.to);
+  leave_out_later_layers(from, planned.to, options);
   check_target_holds(from, planned.to, options);
   return planned;
 }

@@ -171,7 +171,8 @@ struct ConvertOptions {
     v(Option{"use-mcore-models", "mg: write the module tree of Megatron-core, not the older one"},
       core);
     v(Option{"transformer-impl",
-             "mg: layer implementation of --use-mcore-models (default: local)",
+             "mg: layer implementation of --use-mcore-models (default: local; with latent attention "
+             "transformer_engine)",
              {.choices = {"local", "transformer_engine"}}},
       core_layers);
     v(Option{"no-merge-mlp",

@@ -221,6 +221,15 @@ void check_deepspeed(const ConvertOptions& options, MegatronLayout& layout,
   layout.head_copy = false;
 }
 
+// The layers of Megatron-core are its own by default, but of torch_dist, and with latent attention,
+// which its own cannot compute, those of Transformer Engine.
+MegatronTree tree_of(const ConvertOptions& options, const ModelConfig& model) {
+  if (!options.core && !options.is_torch_dist()) return MegatronTree::kLegacy;
+  const char* usual = options.is_torch_dist() || model.latent ? "transformer_engine" : "local";
+  const std::string layers = options.core_layers.empty() ? usual : options.core_layers;
+  return layers == "local" ? MegatronTree::kCore : MegatronTree::kTransformer;
+}
+
 MegatronLayout layout_of(const ConvertOptions& options, const OpenedModel& from) {
   const ModelConfig& model = from.model;
   check_range("--target-tensor-parallel-size", options.tensor.value_or(1), 1, kMostRanks);
@@ -230,6 +239,7 @@ MegatronLayout layout_of(const ConvertOptions& options, const OpenedModel& from)
                         .pipeline = static_cast<int>(options.pipeline.value_or(1)),
                         .expert = static_cast<int>(options.expert.value_or(1)),
                         .fused_mlp = !options.apart_mlp,
+                        .split_latents = tree_of(options, model) == MegatronTree::kCore,
                         .stage_layers = options.stage_layers,
                         .empty_layers = options.empty_layers};
   check_range("--added-token-num", options.added_tokens, 0, kLargestSize);
@@ -321,12 +331,15 @@ std::string suitable_formats(const OpenedModel& from, const ConvertOptions& opti
 }
 
 void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
-  if (from.model.experts && !options.core && !options.is_torch_dist()) {
+  const char* what = from.model.experts  ? "is a mixture of experts"
+                     : from.model.latent ? "has latent attention"
+                                         : nullptr;
+  if (what != nullptr && !options.core && !options.is_torch_dist()) {
     throw Error(
         Fault::kData,
-        "{}: is a mixture of experts, which Piton writes in the format mg with "
+        "{}: {}, which Piton writes in the format mg with "
         "--use-mcore-models or --ckpt-format torch_dist alone, not with older modules; or {}",
-        from.source->where(), suitable_formats(from, options));
+        from.source->where(), what, suitable_formats(from, options));
   }
   const std::string lost = beyond_arguments(from);
   if (!lost.empty()) {
@@ -336,15 +349,6 @@ void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
                 from.source->where(), lost, suitable_formats(from, options));
   }
   static_cast<void>(layout_of(options, from));
-}
-
-// The layers of Megatron-core are its own by default, but of torch_dist those of Transformer
-// Engine.
-MegatronTree tree_of(const ConvertOptions& options) {
-  if (!options.core && !options.is_torch_dist()) return MegatronTree::kLegacy;
-  const char* usual = options.is_torch_dist() ? "transformer_engine" : "local";
-  const std::string layers = options.core_layers.empty() ? usual : options.core_layers;
-  return layers == "local" ? MegatronTree::kCore : MegatronTree::kTransformer;
 }
 
 void refuse_quantization(const OpenedModel& from, const ConvertOptions& options) {
@@ -463,7 +467,7 @@ void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetC
                   .form = options.is_torch_dist() ? MegatronForm::kTorchDist
                           : options.deepspeed     ? MegatronForm::kDeepSpeed
                                                   : MegatronForm::kRankFiles,
-                  .tree = tree_of(options),
+                  .tree = tree_of(options, from.model),
                   .dtype = chosen_dtype(options),
                   .iteration = from.iteration,
                   .model_type = family_of(from),

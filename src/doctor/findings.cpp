@@ -156,6 +156,10 @@ std::string version_in(const std::string& text) {
 
 Finding mpi(const InstallationFacts& installation, const LauncherFacts& launcher) {
   Finding found{.about = "MPI"};
+  if (installation.mpi_library.empty()) {
+    found.text = "not in this build, and not needed: piton launch starts ranks";
+    return found;
+  }
   const std::string library = version_in(installation.mpi_library);
   found.text = fmt::format("library: {}", installation.mpi_library);
   if (const std::size_t comma = found.text.find(','); comma != std::string::npos) {

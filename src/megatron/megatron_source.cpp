@@ -159,6 +159,8 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
         where, stored_.padded_vocabulary));
   }
   check_layers(model_, stored_tensors_, where);
+  if (model_.latent)
+    stored_.split_latents = first_latent_rows_ < model_.latent->rank + model_.latent->turned;
   try {
     stored_.check(model_);
     model_.check();
@@ -220,6 +222,9 @@ void MegatronSource::read_first_ranks() {
       stored_tensors_ += std::ssize(tensors);
       const bool apart = std::ranges::any_of(
           tensors, [](const auto& one) { return one.first.ends_with(".gate.weight"); });
+      const auto down = std::ranges::find_if(
+          tensors, [](const auto& one) { return one.first.ends_with(".kv_down.weight"); });
+      if (down != tensors.end()) first_latent_rows_ = down->second.rows;
       stored_.fused_mlp = stored_.fused_mlp && !apart;
       parts_.add(tensors);
     }
@@ -279,11 +284,17 @@ void MegatronSource::choose_masters() {
   }
 }
 
-// A tied head may be stored as a copy of the table. Another one must not be lost.
+// A tied head, or the table on another stage, is a copy of the table. Another one must not be lost.
 void MegatronSource::check_copy(const BoxedTensor& head, int t, const std::string& where) const {
   const BoxedTensors first = files_->tensors(t, 0, 0);
   const auto table = first.find("word_embeddings.weight");
   if (table == first.end() || have_same_values(head, table->second)) return;
+  if (!model_.tied) {
+    throw Error(Fault::kData,
+                "{}: its table of the embedding differs from that of the first stage; are the "
+                "files of one checkpoint?",
+                where);
+  }
   throw Error(Fault::kData,
               "{}: its head differs from the table of the embedding, but the model ties them; "
               "wanted untie_embeddings_and_output_weights (without arguments: "
@@ -311,10 +322,13 @@ void MegatronSource::add_rank(int t, int p, int chunk) {
       throw Error(Fault::kData, "{}: {} is [{}, {}], the arguments say {}", where, wanted.key,
                   found->second.rows, found->second.columns, to_string(shape));
     }
-    if (wanted.key == "head_copy.weight") check_copy(found->second, t, where);
+    // The embedding is also where later tokens are predicted.
+    const bool again = wanted.key == "word_embeddings.weight" && p + chunk > 0;
+    const bool copy = again || wanted.key == "head_copy.weight";
+    if (copy) check_copy(found->second, t, where);
     // Those of buckets are added by rank.
     const bool by_rank = from_masters_ && files_->has_buckets();
-    if (wanted.key != "head_copy.weight" && !by_rank) {
+    if (!copy && !by_rank) {
       const auto master = masters.find(found->first);
       pieces_.add(wanted.assembly, master == masters.end() ? found->second : master->second, where);
     }

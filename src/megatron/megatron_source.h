@@ -102,9 +102,10 @@ class MegatronSource final : public TensorSource {
   MegatronParts parts_;
   MegatronLayout layout_;
   bool from_masters_ = false;
-  std::string why_no_masters_;       // "": they are not of these weights
-  MegatronLayout stored_;            // as the files are divided: whole tensors are of one rank
-  std::int64_t stored_tensors_ = 0;  // of tensor rank 0
+  std::string why_no_masters_;          // "": they are not of these weights
+  MegatronLayout stored_;               // as the files are divided: whole tensors are of one rank
+  std::int64_t stored_tensors_ = 0;     // of tensor rank 0
+  std::int64_t first_latent_rows_ = 0;  // its rows of a matrix that makes latents
   MegatronRun run_;
   DType weight_dtype_ = DType::kF32;
   bool describes_model_ = true;

@@ -148,8 +148,9 @@ class RankFile {
     }
     for (const MegatronTensor& tensor : tensors) {
       const std::size_t norm = tensor.key.rfind("post_norm.");
-      const bool apart =
+      const bool experts =
           norm != tensor.key.npos && with_experts.contains(tensor.key.substr(0, norm));
+      const bool apart = is_norm_apart(*model_, tensor.key, experts);
       names.push_back(
           megatron_name(tensor.key, apart ? MegatronTree::kCore : options_.tree, stacks));
     }

@@ -88,7 +88,7 @@ bool layers_are_alike(const ModelConfig& model) {
 // layer, without experts, and of a model after its stacks.
 std::vector<std::string> modules_with_state(const ModelConfig& model, bool attends_to_encoder,
                                             bool has_experts) {
-  std::vector<std::string> modules = {"self_attention.linear_qkv", "self_attention.linear_proj",
+  std::vector<std::string> modules = {"self_attention.linear_proj",
                                       "self_attention.core_attention"};
   const auto add = [&](std::initializer_list<const char*> names) {
     modules.insert(modules.end(), names.begin(), names.end());
@@ -100,7 +100,18 @@ std::vector<std::string> modules_with_state(const ModelConfig& model, bool atten
     if (model.experts->shared_ffn_hidden != 0)
       add({"mlp.shared_experts.linear_fc1", "mlp.shared_experts.linear_fc2"});
   }
-  if (model.head_norms) add({"self_attention.q_layernorm", "self_attention.k_layernorm"});
+  if (!model.latent) {
+    add({"self_attention.linear_qkv"});
+    if (model.head_norms) add({"self_attention.q_layernorm", "self_attention.k_layernorm"});
+  } else {
+    add({"input_layernorm", "self_attention.linear_kv_down_proj",
+         "self_attention.linear_kv_up_proj"});
+    if (model.latent->query_rank == 0) {
+      add({"self_attention.linear_q_proj"});
+    } else {
+      add({"self_attention.linear_q_down_proj", "self_attention.linear_q_up_proj"});
+    }
+  }
   if (attends_to_encoder) {
     add({"pre_cross_attn_layernorm", "cross_attention.linear_q", "cross_attention.linear_kv",
          "cross_attention.linear_proj", "cross_attention.core_attention"});
@@ -175,14 +186,17 @@ class DistFolder {
     return boxes;
   }
 
-  // The norm before experts belongs to no linear of Transformer Engine. Megatron-core's own layers
-  // name it as if it did.
+  // Megatron-core's own layers name their norms as if linears of Transformer Engine held them;
+  // those with latent attention do not.
   MegatronTree tree_of(const std::string& key) const {
+    if (options_.tree == MegatronTree::kCore)
+      return model_.latent ? MegatronTree::kCore : MegatronTree::kTransformer;
     constexpr std::string_view kLayers = "layers.";
-    const bool apart = key.starts_with(kLayers) && key.find(".post_norm.") != key.npos &&
-                       options_.tree != MegatronTree::kCore &&
-                       model_.has_experts(std::stoll(key.substr(kLayers.size())));
-    return apart ? MegatronTree::kCore : MegatronTree::kTransformer;
+    const bool experts = key.starts_with(kLaterKeys)
+                             ? model_.has_experts(model_.layers - 1)
+                             : key.starts_with(kLayers) &&
+                                   model_.has_experts(std::stoll(key.substr(kLayers.size())));
+    return is_norm_apart(model_, key, experts) ? MegatronTree::kCore : MegatronTree::kTransformer;
   }
 
   // Opens the next file if there is none, or if `bytes` more would make it too large.
@@ -252,7 +266,24 @@ class DistFolder {
     const bool both = model_.encoder_decoder.has_value();
     if (both) add_stack("encoder", model_.encoder_decoder->encoder_layers, false);
     add_stack(model_.encoder ? "encoder" : "decoder", model_.layers, both);
+    for (std::int64_t layer = 0; layer < model_.mtp_layers; ++layer) add_later_layer(layer, add);
     for (const std::string& head : heads_with_state(model_)) add(head, {0}, {1});
+  }
+
+  // `add`: of a module, with its part of its parts.
+  template <typename Add>
+  void add_later_layer(std::int64_t layer, const Add& add) const {
+    const bool experts = model_.has_experts(model_.layers - 1);
+    const std::string at = fmt::format("mtp.layers.{}.", layer);
+    for (const char* module : {"enorm", "hnorm", "eh_proj", "final_layernorm"})
+      add(at + module, {0}, {1});
+    for (const std::string& module : modules_with_state(model_, false, experts))
+      add(at + "transformer_layer." + module, {0}, {1});
+    for (std::int64_t expert = 0; experts && expert < model_.experts->experts; ++expert) {
+      for (const char* linear : {"linear_fc1", "linear_fc2"})
+        add(fmt::format("{}transformer_layer.mlp.experts.experts.{}", at, linear), {expert},
+            {model_.experts->experts});
+    }
   }
 
   static void put_size(PickleWriter& out, const Sizes& sizes) {

@@ -1,10 +1,9 @@
 // piton bench parallel: training steps of layouts on ranks of this machine, against one process
 // with the same cores.
 //
-// Each measurement is a separate `piton bench train`, started by mpirun where it has several ranks,
-// so that its memory is that of one layout alone. A round measures each layout once.
+// Each measurement is a separate `piton bench train`, under `piton launch` where it has several
+// ranks, so that its memory is that of one layout alone. A round measures each layout once.
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -99,25 +98,15 @@ class Starter {
           ScratchFolder& scratch)
       : scratch_(scratch), steps_(bench.steps), threads_(threads) {
     write_text_file(recipe(), options);
-    const ChildResult found = run_child({"mpirun", "--version"}, scratch_.path(), scratch_.child());
-    if (found.code == 0) return;
-    throw Error(Fault::kUsage,
-                "bench parallel: needs mpirun to start ranks: {}; apt-get install openmpi-bin, or "
-                "put the folder of mpirun on PATH",
-                last_line(found.errors));
   }
 
   Json run(const ComparedLayout& layout, int ranks) const {
-    std::vector<std::string> words;
-    if (ranks > 1) words = launcher(ranks);
+    std::vector<std::string> words = {own_program()};
+    if (ranks > 1) words.insert(words.end(), {"launch", fmt::format("{}", ranks)});
     const int threads = ranks > 1 ? threads_.of_rank : threads_.of_one;
-    for (const std::string& word :
-         {own_program(), std::string("bench"), std::string("train"), recipe().string(),
-          std::string("--no-floor"), std::string("--step-time"), std::string("--json"),
-          std::string("--quiet"), std::string("--rounds"), fmt::format("{}", steps_),
-          std::string("--threads"), fmt::format("{}", threads)}) {
-      words.push_back(word);
-    }
+    words.insert(words.end(), {"bench", "train", recipe().string(), "--no-floor", "--step-time",
+                               "--json", "--quiet", "--rounds", fmt::format("{}", steps_),
+                               "--threads", fmt::format("{}", threads)});
     words.insert(words.end(), layout.flags.begin(), layout.flags.end());
     const ChildResult result = run_child(words, scratch_.path(), scratch_.child());
     if (result.code != 0) {
@@ -134,19 +123,6 @@ class Starter {
 
  private:
   std::filesystem::path recipe() const { return scratch_.path() / "options.toml"; }
-
-  // As tools/launch.sh starts ranks of one machine.
-  static std::vector<std::string> launcher(int ranks) {
-    std::vector<std::string> words = {"mpirun"};
-    if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
-    for (const char* word :
-         {"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "--mca",
-          "btl", "self,vader", "--mca", "btl_vader_single_copy_mechanism", "none", "-n"}) {
-      words.emplace_back(word);
-    }
-    words.push_back(fmt::format("{}", ranks));
-    return words;
-  }
 
   ScratchFolder& scratch_;
   int steps_;
@@ -231,7 +207,8 @@ int run_bench_parallel(Invocation& invocation) {
   options.add_without_timing_to(set);
   refuse_more_arguments(invocation.parse(set, general, true));
   if (is_launched()) {
-    throw Error(Fault::kUsage, "bench parallel: starts its ranks itself; run it without mpirun");
+    throw Error(Fault::kUsage,
+                "bench parallel: starts its ranks itself; run it without a launcher");
   }
   bench.check();
   refuse_own_layout(set);

@@ -126,9 +126,8 @@ PositionKind positions_of(const Arguments& arguments) {
 }
 
 void refuse_absent_features(const Arguments& arguments) {
-  for (const char* name : {"multi_latent_attention", "apply_residual_connection_post_layernorm"}) {
-    if (arguments.flag(name, false)) arguments.wrong(name, "False: Piton has no other yet");
-  }
+  const char* residual = "apply_residual_connection_post_layernorm";
+  if (arguments.flag(residual, false)) arguments.wrong(residual, "False: Piton has no other yet");
   if (arguments.flag("quick_geglu", false))
     arguments.wrong("quick_geglu", "False: Piton reads no others of Megatron yet");
   for (const char* name : {"activation_func_clamp_value", "glu_linear_offset"}) {
@@ -213,6 +212,42 @@ void set_experts(const Arguments& arguments, ModelConfig& model) {
   model.experts = facts;
 }
 
+// Megatron-core turns pairs of channels there, and has yarn unless told otherwise.
+void set_latent_rotary(const Arguments& arguments, ModelConfig& model) {
+  model.rotary_base = arguments.number("rotary_base", 10000);
+  model.rotary_pairs = true;
+  if (arguments.flag("rotary_interleaved", false))
+    arguments.wrong("rotary_interleaved", "False with multi_latent_attention");
+  const std::string type = arguments.word("rope_type", "yarn");
+  if (type != "rope" && type != "yarn") arguments.wrong("rope_type", "rope or yarn");
+  const double factor = arguments.number("rotary_scaling_factor", 1);
+  if (type == "rope" || factor == 1) return;
+  RotaryScaling& scaling = model.rotary_scaling;
+  scaling = {
+      .kind = RotaryScaling::Kind::kYarn,
+      .factor = factor,
+      .original_positions = arguments.size("original_max_position_embeddings").value_or(4096)};
+  scaling.fast = arguments.number("beta_fast", 32);
+  scaling.slow = arguments.number("beta_slow", 1);
+  const double numerator = arguments.number("mscale", 1);
+  scaling.denominator = arguments.number("mscale_all_dim", 0);
+  if (scaling.denominator != 0) scaling.numerator = numerator;
+  if (scaling.denominator == 0 ? numerator != 1 : !(numerator > 0))
+    arguments.wrong("mscale", scaling.denominator == 0 ? "1 without mscale_all_dim" : "above 0");
+}
+
+void set_latent(const Arguments& arguments, ModelConfig& model) {
+  LatentFacts facts;
+  facts.query_rank = arguments.size("q_lora_rank").value_or(0);
+  facts.rank = arguments.must("kv_lora_rank");
+  facts.own = arguments.must("qk_head_dim");
+  facts.turned = arguments.must("qk_pos_emb_head_dim");
+  facts.value = arguments.must("v_head_dim");
+  model.latent = facts;
+  model.head_size = facts.head_size();
+  if (model.positions == PositionKind::kRotary) set_latent_rotary(arguments, model);
+}
+
 void set_rotary(const Arguments& arguments, ModelConfig& model) {
   model.rotary_base = arguments.number("rotary_base", 10000);
   model.rotary_share = arguments.number("rotary_percent", 1);
@@ -244,6 +279,10 @@ void set_rotary(const Arguments& arguments, ModelConfig& model) {
 
 // The family by whose name other formats know the model.
 std::string family_of(const ModelConfig& model) {
+  if (model.latent) {
+    const bool sigmoid = model.experts && model.experts->score == ScoreKind::kSigmoid;
+    return sigmoid ? "deepseek_v3" : "deepseek_v2";
+  }
   if (model.embedding_norm && model.positions == PositionKind::kAlibi) return "bloom";
   if (model.positions != PositionKind::kRotary || model.norm != NormKind::kRms || !model.gated)
     return "gpt2";
@@ -284,8 +323,15 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   model.gains_from_one = arguments.flag("apply_layernorm_1p", false);
   model.norm_eps = arguments.number("norm_epsilon", arguments.number("layernorm_epsilon", 1e-5));
   model.positions = positions_of(arguments);
-  if (model.positions == PositionKind::kRotary) set_rotary(arguments, model);
+  if (arguments.flag("multi_latent_attention", false)) {
+    set_latent(arguments, model);
+  } else if (model.positions == PositionKind::kRotary) {
+    set_rotary(arguments, model);
+  }
   set_experts(arguments, model);
+  model.mtp_layers = arguments.size("mtp_num_layers").value_or(0);
+  if (model.mtp_layers > 0)
+    model.mtp_loss_factor = arguments.number("mtp_loss_scaling_factor", model.mtp_loss_factor);
   model.biases = arguments.flag("add_bias_linear", true);
   model.qkv_biases = model.biases || arguments.flag("add_qkv_bias", false);
   model.output_bias = model.biases || arguments.flag("add_dense_bias", false);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "megatron/format/rank_tensors.h"
 #include "nn/expert_mlp.h"
 
 namespace piton {
@@ -20,185 +21,39 @@ void must_divide(const char* what, std::int64_t size, const char* flag, std::int
   throw Error(Fault::kUsage, "{}: got {}, wanted a divisor of the {} {}", flag, parts, size, what);
 }
 
-// Collects the tensors of one rank's chunk, in the order of the model.
-class RankTensors {
- public:
-  RankTensors(const ModelConfig& model, const MegatronLayout& layout, int t)
-      : model_(model), layout_(layout), t_(t) {}
-
-  std::vector<MegatronTensor> take() { return std::move(tensors_); }
-
-  // A whole canonical tensor.
-  void whole(const std::string& key, const std::string& name, const Shape& shape) {
-    add(key, Assembly::of(name, shape));
-  }
-
-  void norm(const std::string& key, const std::string& name) {
-    whole(key + ".weight", name + ".weight", {model_.hidden});
-    if (model_.norm == NormKind::kLayer) whole(key + ".bias", name + ".bias", {model_.hidden});
-  }
-
-  // Rows of the table; the last ones are padding.
-  void table(const std::string& key, const std::string& name) {
-    const std::int64_t rows = layout_.padded_vocabulary / layout_.tensor;
-    const std::int64_t first = t_ * rows;
-    const std::int64_t own = std::clamp<std::int64_t>(model_.vocabulary - first, 0, rows);
-    Assembly table{.shape = {rows, model_.hidden}};
-    if (own > 0)
-      table.parts.push_back(box(
-          name,
-          {.first = first, .rows = own, .first_column = 0, .columns = model_.hidden, .row = 0}));
-    for (std::int64_t row = own; row < rows; ++row)
-      table.parts.push_back(box(name, {.first = model_.vocabulary - 1,
-                                       .rows = 1,
-                                       .first_column = 0,
-                                       .columns = model_.hidden,
-                                       .row = row}));
-    add(key, std::move(table));
-  }
-
-  // A number for each row of the table; those of padding are 0.
-  void row_biases(const std::string& key, const std::string& name) {
-    const std::int64_t rows = layout_.padded_vocabulary / layout_.tensor;
-    const std::int64_t first = t_ * rows;
-    const std::int64_t own = std::clamp<std::int64_t>(model_.vocabulary - first, 0, rows);
-    Assembly biases{.shape = {rows}};
-    if (own > 0) biases.parts.push_back(box(name, {.first = first, .rows = own}));
-    if (own < rows) biases.parts.push_back(box("", {.first = 0, .rows = rows - own, .row = own}));
-    add(key, std::move(biases));
-  }
-
-  // Keys and values of attention to an encoder, head by head.
-  void cross_kv(const std::string& key, const std::string& at, bool bias) {
-    const std::int64_t d = model_.head_size;
-    const std::int64_t heads = model_.heads / layout_.tensor;
-    const std::int64_t columns = bias ? 0 : model_.hidden;
-    const std::string end = bias ? ".bias" : ".weight";
-    Assembly packed{.shape = shape(2 * heads * d, columns)};
-    for (std::int64_t head = 0; head < heads; ++head) {
-      const std::int64_t first = (t_ * heads + head) * d;
-      for (const auto& [which, row] :
-           {std::pair{"key", 2 * head * d}, {"value", (2 * head + 1) * d}}) {
-        packed.parts.push_back(
-            box(at + which + end, {.first = first, .rows = d, .columns = columns, .row = row}));
-      }
-    }
-    add(key + end, std::move(packed));
-  }
-
-  void qkv(const std::string& key, const std::string& at, bool bias) {
-    const std::int64_t d = model_.head_size;
-    const std::int64_t groups = model_.groups / layout_.tensor;
-    const std::int64_t share = model_.heads / model_.groups;
-    const std::int64_t columns = bias ? 0 : model_.hidden;
-    const std::string end = bias ? ".bias" : ".weight";
-    const std::string names[] = {at + "query" + end, at + "key" + end, at + "value" + end};
-    Assembly packed{.shape = shape(groups * (share + 2) * d, columns)};
-    const auto part = [&](int which, std::int64_t first, std::int64_t rows, std::int64_t row) {
-      packed.parts.push_back(
-          box(names[which],
-              {.first = first, .rows = rows, .first_column = 0, .columns = columns, .row = row}));
-    };
-    if (layout_.version >= 2) {
-      for (std::int64_t group = 0; group < groups; ++group) {
-        const std::int64_t whole = t_ * groups + group;
-        const std::int64_t row = group * (share + 2) * d;
-        part(0, whole * share * d, share * d, row);
-        part(1, whole * d, d, row + share * d);
-        part(2, whole * d, d, row + (share + 1) * d);
-      }
-    } else {
-      const std::int64_t rows = groups * d;
-      for (int which = 0; which < 3; ++which) {
-        if (layout_.version < 1) {
-          part(which, t_ * rows, rows, which * rows);
-        } else {
-          for (std::int64_t i = 0; i < rows; ++i) part(which, t_ * rows + i, 1, 3 * i + which);
-        }
-      }
-    }
-    add(key + end, std::move(packed));
-  }
-
-  // Which of so many parts a rank has of a matrix.
-  struct Share {
-    std::int64_t rank = 0;
-    std::int64_t ranks = 1;
+// Of a layer with latent attention, in place of its heads.
+void add_latent_attention(RankTensors& rank, const ModelConfig& model, const std::string& key,
+                          const std::string& at) {
+  const LatentFacts& facts = *model.latent;
+  const std::int64_t queries = model.heads * facts.head_size();
+  const auto norm = [&](const std::string& end, const std::string& name, std::int64_t width) {
+    if (model.head_norms) rank.whole(key + end + ".weight", at + name + ".weight", {width});
   };
-  Share of_tensor_rank() const { return {t_, layout_.tensor}; }
-  Share of_expert() const {
-    const int ranks = layout_.expert_tensor == 0 ? layout_.tensor : layout_.expert_tensor;
-    return {t_ % ranks, ranks};
+  if (facts.query_rank == 0) {
+    rank.rows_of(key + "q_proj", {at + "query"}, queries, false);
+  } else {
+    rank.small_rows(key + "q_down", at + "query_down", facts.query_rank);
+    norm("q_up_norm", "query_down_norm", facts.query_rank);
+    rank.rows_of_width(key + "q_up", at + "query", queries, facts.query_rank);
   }
+  rank.small_rows(key + "kv_down", at + "latent", facts.rank + facts.turned);
+  norm("kv_up_norm", "latent_norm", facts.rank);
+  rank.rows_of_width(key + "kv_up", at + "key_value", model.heads * (facts.own + facts.value),
+                     facts.rank);
+  rank.columns_of(key + "dense", at + "output", model.heads * facts.value, model.output_bias);
+}
 
-  // Rows of one or more matrices, concatenated.
-  void rows_of(const std::string& key, const std::vector<std::string>& names, std::int64_t rows,
-               bool bias) {
-    rows_of(key, names, rows, bias, of_tensor_rank());
+void add_attention(RankTensors& rank, const ModelConfig& model, const std::string& key,
+                   const std::string& at) {
+  rank.qkv(key + "qkv", at, false);
+  if (model.qkv_biases) rank.qkv(key + "qkv", at, true);
+  if (model.head_norms) {
+    const Shape head{model.head_size};
+    rank.whole(key + "q_norm.weight", at + "query_norm.weight", head);
+    rank.whole(key + "k_norm.weight", at + "key_norm.weight", head);
   }
-  void rows_of(const std::string& key, const std::vector<std::string>& names, std::int64_t rows,
-               bool bias, const Share& share) {
-    const std::string end = bias ? ".bias" : ".weight";
-    const std::int64_t columns = bias ? 0 : model_.hidden;
-    const std::int64_t own = rows / share.ranks;
-    Assembly packed{.shape = shape(own * std::ssize(names), columns)};
-    for (std::int64_t i = 0; i < std::ssize(names); ++i) {
-      packed.parts.push_back(
-          box(names[static_cast<std::size_t>(i)] + end, {.first = share.rank * own,
-                                                         .rows = own,
-                                                         .first_column = 0,
-                                                         .columns = columns,
-                                                         .row = i * own}));
-    }
-    add(key + end, std::move(packed));
-  }
-
-  // Columns of a matrix; its bias is whole.
-  void columns_of(const std::string& key, const std::string& name, std::int64_t columns,
-                  bool bias) {
-    columns_of(key, name, columns, bias, of_tensor_rank());
-  }
-  void columns_of(const std::string& key, const std::string& name, std::int64_t columns, bool bias,
-                  const Share& share) {
-    const std::int64_t own = columns / share.ranks;
-    add(key + ".weight", {.shape = {model_.hidden, own},
-                          .parts = {box(name + ".weight", {.first = 0,
-                                                           .rows = model_.hidden,
-                                                           .first_column = share.rank * own,
-                                                           .columns = own,
-                                                           .row = 0})}});
-    if (bias) whole(key + ".bias", name + ".bias", {model_.hidden});
-  }
-
- private:
-  static Shape shape(std::int64_t rows, std::int64_t columns) {
-    return columns > 0 ? Shape{rows, columns} : Shape{rows};
-  }
-  // A part of a canonical tensor.
-  struct Box {
-    std::int64_t first = 0;  // row
-    std::int64_t rows = 0;
-    std::int64_t first_column = 0;
-    std::int64_t columns = 0;  // 0: the tensor has one dim
-    std::int64_t row = 0;      // of the assembled tensor: where the rows begin
-  };
-  static AssemblyPart box(const std::string& name, const Box& box) {
-    AssemblyPart part{.name = name, .start = {box.first}, .extent = {box.rows}, .row = box.row};
-    if (box.columns > 0) {
-      part.start.append(box.first_column);
-      part.extent.append(box.columns);
-    }
-    return part;
-  }
-  void add(const std::string& key, Assembly assembly) {
-    tensors_.push_back({key, std::move(assembly)});
-  }
-
-  const ModelConfig& model_;
-  const MegatronLayout& layout_;
-  std::int64_t t_;
-  std::vector<MegatronTensor> tensors_;
-};
+  rank.columns_of(key + "dense", at + "output", model.heads * model.head_size, model.output_bias);
+}
 
 // Of a layer with experts, in place of its MLP.
 void add_experts(RankTensors& rank, const ModelConfig& model, const std::string& key,
@@ -223,21 +78,14 @@ void add_experts(RankTensors& rank, const ModelConfig& model, const std::string&
     mlp(key + "shared_", at + "shared", facts.shared_ffn_hidden, rank.of_tensor_rank());
 }
 
-// `stack`: of the keys and names of its layers, "" or "encoder.".
+// `stack`: of the keys and names of its layers, "", "encoder." or "mtp.".
 void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
                const PlacedLayer& place, std::string_view stack) {
   const std::string key = fmt::format("{}layers.{}.", stack, place.local);
   const std::string at = fmt::format("{}layers.{}.", stack, place.layer);
   rank.norm(key + "input_norm", at + "attention_norm");
-  rank.qkv(key + "qkv", at + "attention.", false);
-  if (model.qkv_biases) rank.qkv(key + "qkv", at + "attention.", true);
-  if (model.head_norms) {
-    const Shape head{model.head_size};
-    rank.whole(key + "q_norm.weight", at + "attention.query_norm.weight", head);
-    rank.whole(key + "k_norm.weight", at + "attention.key_norm.weight", head);
-  }
-  rank.columns_of(key + "dense", at + "attention.output", model.heads * model.head_size,
-                  model.output_bias);
+  const auto& attention = model.latent ? add_latent_attention : add_attention;
+  attention(rank, model, key, at + "attention.");
   if (model.encoder_decoder && stack.empty()) {
     const std::int64_t rows = model.heads * model.head_size;
     rank.norm(key + "cross_norm", at + "cross_norm");
@@ -249,7 +97,8 @@ void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout
     rank.columns_of(key + "cross_dense", at + "cross.output", rows, model.output_bias);
   }
   rank.norm(key + "post_norm", at + "mlp_norm");
-  if (model.has_experts(place.layer)) {
+  // Those that predict later tokens are like the last layer.
+  if (model.has_experts(stack == kLaterKeys ? model.layers - 1 : place.layer)) {
     add_experts(rank, model, key, at + "mlp.");
     return;
   }
@@ -266,6 +115,16 @@ void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout
     up("up", {at + "mlp.up"});
   }
   rank.columns_of(key + "fc2", at + "mlp.down", model.ffn_hidden, model.biases);
+}
+
+void add_later_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
+                     std::int64_t layer) {
+  const std::string at = fmt::format("{}layers.{}.", kLaterKeys, layer);
+  rank.norm(at + "token_norm", at + "token_norm");
+  rank.norm(at + "hidden_norm", at + "hidden_norm");
+  rank.rows_of_width(at + "projection", at + "projection", model.hidden, 2 * model.hidden);
+  add_layer(rank, model, layout, {layer, layer}, kLaterKeys);
+  rank.norm(at + "final_norm", at + "final_norm");
 }
 
 void add_encoder_heads(RankTensors& rank, const ModelConfig& model) {
@@ -308,6 +167,14 @@ void MegatronLayout::check(const ModelConfig& model) const {
   }
   must_divide("heads", model.heads, tensor_flag, tensor);
   must_divide("groups of heads", model.groups, tensor_flag, tensor);
+  if (model.latent && split_latents) {
+    must_divide("channels of the small rows (--q-lora-rank)", model.latent->query_rank, tensor_flag,
+                tensor);
+    must_divide("channels of the latents (--kv-lora-rank, --qk-pos-emb-head-dim)",
+                model.latent->rank + model.latent->turned, tensor_flag, tensor);
+  }
+  if (model.mtp_layers > 0)
+    must_divide("channels (--hidden-size)", model.hidden, tensor_flag, tensor);
   must_divide("columns of the MLP (--ffn-hidden-size)", model.ffn_hidden, tensor_flag, tensor);
   const char* expert_flag = "--target-expert-parallel-size";
   if (expert < 1) throw Error(Fault::kUsage, "{}: got {}, wanted 1 or more", expert_flag, expert);
@@ -379,7 +246,7 @@ std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const Meg
   RankTensors rank(model, layout, t);
   const bool first = p == 0 && chunk == 0;
   const bool last = p == layout.pipeline - 1 && chunk == layout.chunks - 1;
-  if (first) {
+  if (first || (last && model.mtp_layers > 0)) {
     rank.table("word_embeddings.weight", "embedding.token.weight");
     if (model.positions == PositionKind::kLearned) {
       rank.whole("position_embeddings.weight", "embedding.position.weight",
@@ -400,6 +267,8 @@ std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const Meg
     add_layer(rank, model, layout, one, "");
   if (last) {
     rank.norm("final_norm", "final_norm");
+    for (std::int64_t layer = 0; layer < model.mtp_layers; ++layer)
+      add_later_layer(rank, model, layout, layer);
     if (model.encoder) add_encoder_heads(rank, model);
     if (model.encoder || (model.encoder_decoder && model.encoder_decoder->head_bias))
       rank.row_biases("output.bias", "head.bias");
@@ -408,6 +277,12 @@ std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const Meg
       rank.table("head_copy.weight", "embedding.token.weight");
   }
   return rank.take();
+}
+
+bool is_norm_apart(const ModelConfig& model, std::string_view key, bool experts) {
+  if (!key.starts_with("layers.") && !key.starts_with(kLaterKeys)) return false;
+  const auto is = [&](std::string_view norm) { return key.find(norm) != key.npos; };
+  return (experts && is(".post_norm.")) || (model.latent && is(".input_norm."));
 }
 
 std::vector<MegatronTensor> tensors_of_expert_rank(std::vector<MegatronTensor> tensors,

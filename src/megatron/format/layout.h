@@ -17,6 +17,12 @@
 //   router, shared_gate  whole, on every rank; router.bias is of the choice, and fp32
 //   experts.E.fc1, experts.E.fc2, shared_fc1, shared_fc2   as fc1 and fc2
 //              (experts: of the rank t mod X of X, if each is split over X ranks alone)
+//   q_proj, or q_up    of latent attention: rows of a/T heads; kv_up: for each, its own rows of k,
+//              then those of v
+//   q_down, kv_down    rows, or whole on every rank
+//   q_up_norm, kv_up_norm   of them: whole, on every rank
+//   mtp.layers.N.projection   of a layer that predicts later tokens: rows; the rest of such a layer
+//              as of others. They are on the last rank, which then has the embedding again
 //   cross_q    of attention to an encoder: rows of rank t of the queries
 //   cross_kv   for each of a/T heads: its rows of k, then of v
 //   output.bias  of the logits: V/T of them, padded with zeros
@@ -31,6 +37,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/assembly.h"
@@ -48,6 +55,9 @@ struct MegatronLayout {
   double version = 3;
   std::int64_t padded_vocabulary = 0;  // rows of the whole table
   bool fused_mlp = true;  // gate and up are one tensor (fc1); AscendSpeed has them apart too
+  // Small rows of latent attention: as Megatron-core's own layers, or whole on every rank, as
+  // those of Transformer Engine.
+  bool split_latents = true;
   bool head_copy = true;  // a tied head on another stage than the embedding is written again
   std::vector<std::int64_t> stage_layers;  // of each pipeline rank; empty: all alike
   std::vector<std::int64_t> empty_layers;  // places without a layer, ascending ("noop")
@@ -78,6 +88,10 @@ struct MegatronTensor {
 // The tensors of chunk `chunk` on rank (t, p), of all expert ranks. `assembly.name` is empty.
 std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const MegatronLayout& layout,
                                              int t, int p, int chunk);
+
+// True for a norm that no linear of Transformer Engine holds: before experts, and in front of
+// latent attention. `experts`: whether the layer of this key has them.
+bool is_norm_apart(const ModelConfig& model, std::string_view key, bool experts);
 
 // Those that expert rank `expert` has of them, under the keys of its files.
 std::vector<MegatronTensor> tensors_of_expert_rank(std::vector<MegatronTensor> tensors,

@@ -53,7 +53,8 @@ void name_up_apart(BoxedTensors& tensors, std::vector<std::string>& order) {
 }
 
 // Keys of an encoder keep their beginning in a model that has a decoder too, whose layers attend to
-// it; there the norm before that attention is called like that before the MLP elsewhere.
+// it; there the norm before that attention is called like that before the MLP elsewhere. And the
+// norm of small rows of queries is called like that of their heads elsewhere.
 class StackKeys {
  public:
   explicit StackKeys(const BoxedTensors& tensors) {
@@ -61,9 +62,14 @@ class StackKeys {
         tensors, [](const auto& one) { return one.first.find(".cross_q.") != one.first.npos; });
     inter_ = std::ranges::any_of(
         tensors, [](const auto& one) { return one.first.find(".inter_norm.") != one.first.npos; });
+    latent_ = std::ranges::any_of(
+        tensors, [](const auto& one) { return one.first.find(".kv_down.") != one.first.npos; });
   }
 
   std::string of(const std::string& key) const {
+    constexpr std::string_view kHeadNorm = ".q_norm.";
+    if (const std::size_t at = key.find(kHeadNorm); latent_ && at != key.npos)
+      return std::string(key).replace(at, kHeadNorm.size(), ".q_up_norm.");
     const bool of_encoder = key.starts_with(kEncoderKeys);
     if (!both_) return of_encoder ? key.substr(kEncoderKeys.size()) : key;
     if (of_encoder || !inter_) return key;
@@ -80,6 +86,7 @@ class StackKeys {
  private:
   bool both_ = false;
   bool inter_ = false;
+  bool latent_ = false;
 };
 
 // Rows [first, last) of all columns.

@@ -53,12 +53,29 @@ constexpr Name kCoreLayer[] = {
     {"cross_q.", "cross_attention.linear_q."},
     {"cross_kv.", "cross_attention.linear_kv."},
     {"cross_dense.", "cross_attention.linear_proj."},
+    {"q_proj.", "self_attention.linear_q_proj."},
+    {"q_down.", "self_attention.linear_q_down_proj."},
+    {"q_up.", "self_attention.linear_q_up_proj."},
+    {"q_up_norm.", "self_attention.q_layernorm."},  // NamedTensors knows it from q_norm
+    {"kv_down.", "self_attention.linear_kv_down_proj."},
+    {"kv_up.", "self_attention.linear_kv_up_proj."},
+    {"kv_up_norm.", "self_attention.kv_layernorm."},
 };
 // In place of those of kCoreLayer.
 constexpr Name kTransformerLayer[] = {
     {"input_norm.", "self_attention.linear_qkv.layer_norm_"},
     {"post_norm.", "mlp.linear_fc1.layer_norm_"},
+    {"q_up_norm.", "self_attention.linear_q_up_proj.layer_norm_"},
+    {"kv_up_norm.", "self_attention.linear_kv_up_proj.layer_norm_"},
 };
+// In a layer that predicts later tokens, next to the module kLaterBlock of an ordinary one.
+constexpr Name kLaterLayer[] = {
+    {"token_norm.", "enorm."},
+    {"hidden_norm.", "hnorm."},
+    {"projection.", "eh_proj."},
+    {"final_norm.", "final_layernorm."},
+};
+constexpr std::string_view kLaterBlock = "transformer_layer.";
 // Other versions; only for reading.
 constexpr Name kOtherLayer[] = {
     {"input_norm.", "input_norm."},
@@ -197,7 +214,31 @@ std::optional<std::string> layer_key(std::string_view rest) {
   return std::nullopt;
 }
 
+// After "mtp.layers.N.".
+std::optional<std::string> later_layer_key(std::string_view rest) {
+  if (rest.starts_with(kLaterBlock)) return layer_key(rest.substr(kLaterBlock.size()));
+  return key_of(kLaterLayer, rest);
+}
+
 constexpr std::string_view kExpertKeys = ".experts.";
+
+struct LayerKind {
+  MegatronTree tree;
+  bool crosses;  // attends to an encoder
+};
+
+// Of a key after "layers.N.".
+std::optional<std::string> layer_name(std::string_view rest, const LayerKind& kind) {
+  const bool legacy = kind.tree == MegatronTree::kLegacy;
+  std::optional<std::string> name;
+  if (kind.tree == MegatronTree::kTransformer) name = name_of(kTransformerLayer, rest);
+  if (legacy && kind.crosses) name = name_of(kLegacyCrossLayer, rest);
+  if (!legacy && rest == kSharedGateKey) name = kSharedGateName;
+  if (!legacy && rest == kChoiceBiasKey) name = kChoiceBiasName;
+  if (!legacy && rest.starts_with("experts.")) name = expert_name(rest.substr(8));
+  if (!name) name = legacy ? name_of(kLegacyLayer, rest) : name_of(kCoreLayer, rest);
+  return name;
+}
 
 }  // namespace
 
@@ -226,9 +267,12 @@ std::optional<std::string> megatron_key(std::string_view name) {
     const std::size_t number = layers + 7;
     const std::size_t point = name.find('.', number);
     if (point == name.npos) return std::nullopt;
-    const std::optional<std::string> key = layer_key(name.substr(point + 1));
+    const std::string_view rest = name.substr(point + 1);
+    const bool later = name.substr(0, layers).ends_with(kLaterKeys);
+    const std::optional<std::string> key = later ? later_layer_key(rest) : layer_key(rest);
     if (!key) return std::nullopt;
-    return fmt::format("layers.{}.{}", name.substr(number, point - number), *key);
+    return fmt::format("{}layers.{}.{}", later ? kLaterKeys : "",
+                       name.substr(number, point - number), *key);
   }
   for (const Name& one : kOtherEnds) {
     if (name == one.name ||
@@ -259,15 +303,18 @@ std::string megatron_name(const std::string& key, MegatronTree tree, MegatronSta
   const bool is_encoder = both ? of_encoder : legacy || stacks == MegatronStacks::kEncoder;
   const std::string stack = fmt::format("{}{}", outer, is_encoder ? "encoder." : "decoder.");
   std::optional<std::string> name;
-  if (own.starts_with("layers.")) {
-    const std::size_t point = own.find('.', 7) + 1;
+  if (own.starts_with(kLaterKeys)) {
+    const std::size_t point = own.find('.', kLaterKeys.size() + 7) + 1;
     const std::string_view rest = std::string_view(own).substr(point);
-    if (tree == MegatronTree::kTransformer) name = name_of(kTransformerLayer, rest);
-    if (legacy && both && !of_encoder) name = name_of(kLegacyCrossLayer, rest);
-    if (!legacy && rest == kSharedGateKey) name = kSharedGateName;
-    if (!legacy && rest == kChoiceBiasKey) name = kChoiceBiasName;
-    if (!legacy && rest.starts_with("experts.")) name = expert_name(rest.substr(8));
-    if (!name) name = legacy ? name_of(kLegacyLayer, rest) : name_of(kCoreLayer, rest);
+    name = name_of(kLaterLayer, rest);
+    if (!name) {
+      name = layer_name(rest, {tree, false});
+      if (name) name = std::string(kLaterBlock) + *name;
+    }
+    if (name) name = own.substr(0, point) + *name;
+  } else if (own.starts_with("layers.")) {
+    const std::size_t point = own.find('.', 7) + 1;
+    name = layer_name(std::string_view(own).substr(point), {tree, both && !of_encoder});
     if (name) name = fmt::format("{}{}{}", stack, own.substr(0, point), *name);
   } else if (own.starts_with("final_norm.")) {
     name = fmt::format("{}final_layernorm.{}", stack, own.substr(11));

@@ -26,6 +26,8 @@ enum class MegatronStacks { kDecoder, kEncoder, kBoth };
 
 // Under kBoth, keys of the encoder begin with this.
 inline constexpr std::string_view kEncoderKeys = "encoder.";
+// And those of layers that predict later tokens with this; Megatron-core alone has them.
+inline constexpr std::string_view kLaterKeys = "mtp.";
 
 // The key of a tensor by its name in the file, nested dicts joined by dots; nullopt if it is not a
 // weight or not known. For example "layers.3.qkv.weight" for

@@ -134,6 +134,29 @@ void write_experts(const ModelConfig& model, NamedValues<Out> values) {
 }
 
 template <typename Out>
+void write_latent(const ModelConfig& model, NamedValues<Out> values) {
+  const LatentFacts& facts = *model.latent;
+  values.flag("multi_latent_attention", true);
+  if (facts.query_rank != 0) values.size("q_lora_rank", facts.query_rank);
+  values.size("kv_lora_rank", facts.rank);
+  values.size("qk_head_dim", facts.own);
+  values.size("qk_pos_emb_head_dim", facts.turned);
+  values.size("v_head_dim", facts.value);
+  values.number("rotary_base", model.rotary_base);
+  const RotaryScaling& scaling = model.rotary_scaling;
+  const bool yarn = scaling.kind == RotaryScaling::Kind::kYarn;
+  values.word("rope_type", yarn ? "yarn" : "rope");
+  values.number("rotary_scaling_factor", yarn ? scaling.factor : 1);
+  if (!yarn) return;
+  values.size("original_max_position_embeddings", scaling.original_positions);
+  values.number("beta_fast", scaling.fast);
+  values.number("beta_slow", scaling.slow);
+  const bool both = scaling.numerator != 0 && scaling.denominator != 0;
+  values.number("mscale", both ? scaling.numerator : 1);
+  values.number("mscale_all_dim", scaling.denominator);
+}
+
+template <typename Out>
 void write_rotary(const ModelConfig& model, NamedValues<Out> values) {
   values.number("rotary_base", model.rotary_base);
   values.number("rotary_percent", model.rotary_share);
@@ -192,7 +215,11 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
                                              ? "learned_absolute"
                                          : model.positions == PositionKind::kAlibi ? "alibi"
                                                                                    : "none");
-  write_rotary(model, values);
+  if (model.latent) {
+    write_latent(model, values);
+  } else {
+    write_rotary(model, values);
+  }
   values.flag("add_bias_linear", model.biases);
   values.flag("add_qkv_bias", model.qkv_biases);
   values.flag("add_dense_bias", model.output_bias);
@@ -201,6 +228,10 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   if (model.softmax == SoftmaxKind::kOffByOne) values.word("softmax_type", "off-by-one");
   if (model.normalized_head) values.flag(kNormalizedHead, true);
   if (model.experts) write_experts(model, values);
+  if (model.mtp_layers > 0) {
+    values.size("mtp_num_layers", model.mtp_layers);
+    values.number("mtp_loss_scaling_factor", model.mtp_loss_factor);
+  }
   if (model.encoder_decoder) {
     values.size("encoder_num_layers", model.encoder_decoder->encoder_layers);
     values.size("decoder_num_layers", model.layers);

@@ -108,6 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Models, LaterTokensOf, testing::Bool());
 // In fp64, of the loss that a step minimizes: that of the labels and the mean of the later ones.
 TEST(LaterTokens, GradientsAreThoseOfCentralDifferences) {
   ModelConfig model = preset("llama-tiny");
+  model.layers = 2;
   model.hidden = 32;
   model.heads = model.groups = 4;
   model.head_size = 8;
