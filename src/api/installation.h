@@ -8,7 +8,7 @@ namespace piton {
 
 struct InstallationFacts {
   std::vector<std::string> instruction_sets;  // on this machine, with kernels in this build
-  std::string chosen;  // the one that kernels use, as the log names it; "" if there is none
+  std::string chosen;       // the one that kernels use, as the log names it; "" if there is none
   std::string mpi_library;  // "": this build has none
   bool cuda_built = false;
   int cuda_devices = 0;

@@ -170,11 +170,13 @@ struct ConvertOptions {
       vocabulary_multiple);
     v(Option{"use-mcore-models", "mg: write the module tree of Megatron-core, not the older one"},
       core);
-    v(Option{"transformer-impl",
-             "mg: layer implementation of --use-mcore-models (default: local; with latent attention "
-             "transformer_engine)",
-             {.choices = {"local", "transformer_engine"}}},
-      core_layers);
+    v(
+        Option{
+            "transformer-impl",
+            "mg: layer implementation of --use-mcore-models (default: local; with latent attention "
+            "transformer_engine)",
+            {.choices = {"local", "transformer_engine"}}},
+        core_layers);
     v(Option{"no-merge-mlp",
              "mg: store gate and up as separate tensors (AscendSpeed without --mlp-layer-fusion)",
              {.negation = "merge-mlp"}},

@@ -82,7 +82,7 @@ Hidden hidden(LinearStrategy strategy, double bytes_per_second = 2e9) {
 
 TEST(Linears, ShowTheCommunicationThatIsNotHidden) {
   if (has_thread_sanitizer()) GTEST_SKIP() << "computing takes too long to wait for a link";
-  // So slow that packing weights, which goes on meanwhile, is short on any machine.
+  // So slow that packing weights at the same time is short on any machine.
   constexpr double kSlow = 2e7;
   const Hidden whole = hidden({.sequence_parallel = true}, kSlow);
   // Gathers of x, x again and dy, reduce-scatters of y and dx: half of the tensor each.

@@ -1,5 +1,6 @@
-// Latent attention in Megatron's files: those of Megatron-core's own modules
-// (tools/oracle/megatron_latents.py), those that are written, and what is refused.
+// Latent attention, and layers that predict later tokens, in Megatron's files: those of
+// Megatron-core's own modules (tools/oracle/megatron_latents.py), those that are written, and what
+// is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
