@@ -280,8 +280,8 @@ void set_rotary(const Arguments& arguments, ModelConfig& model) {
 // The family by whose name other formats know the model.
 std::string family_of(const ModelConfig& model) {
   if (model.latent) {
-    const bool sigmoid = model.experts && model.experts->score == ScoreKind::kSigmoid;
-    return sigmoid ? "deepseek_v3" : "deepseek_v2";
+    if (!model.experts) return "llama";  // those of DeepSeek have experts
+    return model.experts->score == ScoreKind::kSigmoid ? "deepseek_v3" : "deepseek_v2";
   }
   if (model.embedding_norm && model.positions == PositionKind::kAlibi) return "bloom";
   if (model.positions != PositionKind::kRotary || model.norm != NormKind::kRms || !model.gated)
