@@ -193,11 +193,14 @@ class DistFolder {
       return model_.latent ? MegatronTree::kCore : MegatronTree::kTransformer;
     constexpr std::string_view kLayers = "layers.";
     const bool experts = key.starts_with(kLaterKeys)
-                             ? model_.has_experts(model_.layers - 1)
+                             ? later_layers_have_experts()
                              : key.starts_with(kLayers) &&
                                    model_.has_experts(std::stoll(key.substr(kLayers.size())));
     return is_norm_apart(model_, key, experts) ? MegatronTree::kCore : MegatronTree::kTransformer;
   }
+
+  // They are like the last layer.
+  bool later_layers_have_experts() const { return model_.has_experts(model_.layers - 1); }
 
   // Opens the next file if there is none, or if `bytes` more would make it too large.
   AtomicFile& file_for(std::int64_t bytes) {
@@ -241,22 +244,27 @@ class DistFolder {
       states_.push_back(fmt::format("{}._extra_state/shard_{}_{}", module, fmt::join(part, "."),
                                     fmt::join(parts, ".")));
     };
+    // Of a layer; `part` of `parts` among those that are one tensor with it, or of none.
+    const auto add_modules = [&](const std::string& at, bool experts, bool attends,
+                                 const Sizes& part, const Sizes& parts) {
+      const bool alone = part.empty();
+      for (const std::string& module : modules_with_state(model_, attends, experts))
+        add(at + module, alone ? Sizes{0} : part, alone ? Sizes{1} : parts);
+      for (std::int64_t expert = 0; experts && expert < model_.experts->experts; ++expert) {
+        Sizes own = part;
+        Sizes all = parts;
+        own.push_back(expert);
+        all.push_back(model_.experts->experts);
+        add(at + "mlp.experts.experts.linear_fc1", own, all);
+        add(at + "mlp.experts.experts.linear_fc2", own, all);
+      }
+    };
     const auto add_layer = [&](const std::string& stack, std::int64_t layer, std::int64_t layers,
                                bool attends) {
       const bool experts = model_.has_experts(layer);
-      const bool alike = layers_are_alike(model_);
-      const std::string at =
-          alike ? stack + ".layers." : fmt::format("{}.layers.{}.", stack, layer);
-      for (const std::string& module : modules_with_state(model_, attends, experts))
-        add(at + module, {alike ? layer : 0}, {alike ? layers : 1});
-      for (std::int64_t expert = 0; experts && expert < model_.experts->experts; ++expert) {
-        Sizes part{layer, expert};
-        Sizes parts{layers, model_.experts->experts};
-        if (!alike) part.erase(part.begin());
-        if (!alike) parts.erase(parts.begin());
-        add(at + "mlp.experts.experts.linear_fc1", part, parts);
-        add(at + "mlp.experts.experts.linear_fc2", part, parts);
-      }
+      if (layers_are_alike(model_))
+        return add_modules(stack + ".layers.", experts, attends, {layer}, {layers});
+      add_modules(fmt::format("{}.layers.{}.", stack, layer), experts, attends, {}, {});
     };
     const auto add_stack = [&](const std::string& stack, std::int64_t layers, bool attends) {
       for (std::int64_t layer = 0; layer < layers; ++layer)
@@ -266,24 +274,13 @@ class DistFolder {
     const bool both = model_.encoder_decoder.has_value();
     if (both) add_stack("encoder", model_.encoder_decoder->encoder_layers, false);
     add_stack(model_.encoder ? "encoder" : "decoder", model_.layers, both);
-    for (std::int64_t layer = 0; layer < model_.mtp_layers; ++layer) add_later_layer(layer, add);
-    for (const std::string& head : heads_with_state(model_)) add(head, {0}, {1});
-  }
-
-  // `add`: of a module, with its part of its parts.
-  template <typename Add>
-  void add_later_layer(std::int64_t layer, const Add& add) const {
-    const bool experts = model_.has_experts(model_.layers - 1);
-    const std::string at = fmt::format("mtp.layers.{}.", layer);
-    for (const char* module : {"enorm", "hnorm", "eh_proj", "final_layernorm"})
-      add(at + module, {0}, {1});
-    for (const std::string& module : modules_with_state(model_, false, experts))
-      add(at + "transformer_layer." + module, {0}, {1});
-    for (std::int64_t expert = 0; experts && expert < model_.experts->experts; ++expert) {
-      for (const char* linear : {"linear_fc1", "linear_fc2"})
-        add(fmt::format("{}transformer_layer.mlp.experts.experts.{}", at, linear), {expert},
-            {model_.experts->experts});
+    for (std::int64_t layer = 0; layer < model_.mtp_layers; ++layer) {
+      const std::string at = fmt::format("{}layers.{}.", kLaterKeys, layer);
+      for (const char* module : {"enorm", "hnorm", "eh_proj", "final_layernorm"})
+        add(at + module, {0}, {1});
+      add_modules(at + "transformer_layer.", later_layers_have_experts(), false, {}, {});
     }
+    for (const std::string& head : heads_with_state(model_)) add(head, {0}, {1});
   }
 
   static void put_size(PickleWriter& out, const Sizes& sizes) {
