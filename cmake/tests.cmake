@@ -26,6 +26,7 @@ piton_compile_together(piton_test_doubles 32)
 function(piton_test_compilation name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
   target_link_options(${name} PRIVATE ${piton_link_quickly})
+  piton_precompile(${name} TESTS)
   piton_compile_together(${name} 6)  # not 32 as folders: tests call many things alike
 endfunction()
 target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)

@@ -3,6 +3,12 @@
 
 namespace piton {
 
+KernelCall::KernelCall(const KernelCall& other) = default;
+KernelCall::KernelCall(KernelCall&& other) noexcept = default;
+KernelCall& KernelCall::operator=(const KernelCall& other) = default;
+KernelCall& KernelCall::operator=(KernelCall&& other) noexcept = default;
+KernelCall::~KernelCall() = default;
+
 std::string_view name(const KernelCall& call) {
   return std::visit([](const auto& one) { return std::string_view(one.kName); }, call);
 }

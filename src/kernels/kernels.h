@@ -10,6 +10,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -35,7 +37,7 @@
 
 namespace piton {
 
-using KernelCall = std::variant<
+using AnyKernelCall = std::variant<
     LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight, NormForward,
     NormBackward, NormProducts, Rotary, AttentionForward, AttentionBackward, AttentionMerge,
     AttentionSink, AttentionSinkBackward, CacheAppend, CachedAttention, ActivationForward,
@@ -48,6 +50,22 @@ using KernelCall = std::variant<
     RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate, SgdUpdate, SignUpdate,
     MovingAverage, SquareSums, BeginUpdate, MuonMomentum, MuonNormalize, SymmetricProduct,
     MuonUpdate, CadamMaxima, CadamUpdate>;
+
+// Any one of these calls. To copy, move and destroy one of 68 structs is much code, so it is
+// compiled once, in kernels.cpp, not in every source that runs a call.
+class KernelCall : public AnyKernelCall {
+ public:
+  // A call is given where any call is asked for.
+  template <typename Call>
+  requires(!std::is_base_of_v<AnyKernelCall, std::remove_cvref_t<Call>>)
+      KernelCall(Call&& call)  // NOLINT(google-explicit-constructor)
+      : AnyKernelCall(std::in_place_type<std::remove_cvref_t<Call>>, std::forward<Call>(call)) {}
+  KernelCall(const KernelCall& other);
+  KernelCall(KernelCall&& other) noexcept;
+  KernelCall& operator=(const KernelCall& other);
+  KernelCall& operator=(KernelCall&& other) noexcept;
+  ~KernelCall();
+};
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

@@ -55,8 +55,8 @@ void TorchWriter::tensor(std::string_view dtype, std::span<const std::int64_t> s
 void TorchWriter::end_tree() {
   if (tree_ended_) return;
   tree_ended_ = true;
-  zip_.add(std::string(kFolder) + "data.pkl", finished());
-  zip_.add(std::string(kFolder) + "byteorder", "little");
+  zip_.add(fmt::format("{}data.pkl", kFolder), finished());
+  zip_.add(fmt::format("{}byteorder", kFolder), "little");
   next_storage();
 }
 
@@ -89,7 +89,7 @@ void TorchWriter::commit() {
   end_tree();
   PITON_ASSERT(storage_ == storages_.size(), "{} of {} tensors were written", storage_,
                storages_.size());
-  zip_.add(std::string(kFolder) + "version", "3\n");
+  zip_.add(fmt::format("{}version", kFolder), "3\n");
   zip_.commit();
 }
 

@@ -144,8 +144,11 @@ KernelCall with_memory(KernelCall call, Arena& arena, const Machine& machine) {
 
 void RecordedCalls::submit(const KernelCall& call, Stream& stream) {
   inner_.run(call, stream);
-  PlannedCall& one = calls_[describe(call)];
-  if (one.count++ == 0) one.call = without_memory(call);
+  const std::string what = describe(call);
+  auto known = calls_.find(what);
+  if (known == calls_.end())
+    known = calls_.emplace(what, PlannedCall{.call = without_memory(call)}).first;
+  ++known->second.count;
 }
 
 double seconds_of_call(const KernelCall& call, const Machine& machine, bool cold) {

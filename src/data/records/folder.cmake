@@ -25,7 +25,7 @@ if(NOT TARGET Parquet::parquet_shared AND PITON_PYARROW)
     message(FATAL_ERROR "PITON_PYARROW=${PITON_PYARROW}: no libarrow.so and libparquet.so there")
   endif()
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/data/records/parquet_arrow.cpp PROPERTIES
-    COMPILE_OPTIONS "-isystem;${PITON_PYARROW}/include")
+    SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "-isystem;${PITON_PYARROW}/include")
   target_link_libraries(piton_data_records PRIVATE ${parquet_library} ${arrow_library})
   # The wheel's libparquet exports the functions of a libcrypto that it contains. The loader takes the first library
   # that has a name, so the system's comes first: otherwise libssl would work with parts of both.
