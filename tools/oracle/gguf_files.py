@@ -1,7 +1,8 @@
 """GGUF files, held against the `gguf` package, llama.cpp and Transformers.
 
-  python tools/oracle/gguf_files.py golden tests/golden                            (gguf 0.19, safetensors)
-  python tools/oracle/gguf_files.py compare build/piton [--work DIR] [NAME ...]     (also llama-cpp-python 0.3, torch 2.15,
+  python tools/oracle/gguf_files.py golden tests/golden [NAME ...]                  (gguf 0.19, safetensors)
+  python tools/oracle/gguf_files.py compare build/piton [--work DIR] [NAME ...]     (also llama-cpp-python 0.3 or xllamacpp
+                                                                                    2026.10, torch 2.15,
                                                                                     transformers 5.23)
   python tools/oracle/gguf_files.py converted build/piton LLAMA.CPP ../shared/data/tokenizers
   python tools/oracle/gguf_files.py stories build/piton --work ../shared/data/weights/stories260K
@@ -17,6 +18,7 @@ same of a model that was trained, with its tokenizer: the text. `tokenizers` hol
 """
 import argparse
 import ctypes
+import functools
 import json
 import pathlib
 import subprocess
@@ -92,13 +94,25 @@ ENDS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_hea
 MODELS = {"llama": ("llama", Type.Q4_0), "qwen2": ("qwen2", Type.Q8_0), "gemma3": ("gemma3", Type.F16), "phi3": ("phi3", Type.BF16),
           "gpt2": ("gpt2", Type.F32), "bloom": ("bloom", Type.F32), "mixtral": ("llama", Type.Q8_0), "gpt-neox": ("gptneox", Type.F32),
           "nemotron": ("nemotron", Type.F16), "cohere": ("command-r", Type.Q8_0), "arcee": ("arcee", Type.BF16),
-          "ernie4.5": ("ernie4_5", Type.F16)}
-MAPPED = ("gptneox", "nemotron", "command-r", "arcee", "ernie4_5")  # names by gguf.TensorNameMap
-EXPERT = {"w1": "ffn_gate_exps", "w2": "ffn_down_exps", "w3": "ffn_up_exps"}
+          "ernie4.5": ("ernie4_5", Type.F16), "deepseek-v2": ("deepseek2", Type.F32), "deepseek-v2-ranks": ("deepseek2", Type.F16),
+          "deepseek-v3": ("deepseek2", Type.Q8_0), "glm4-moe": ("glm4moe", Type.F16), "ernie4.5-moe": ("ernie4_5-moe", Type.F32),
+          "falcon": ("falcon", Type.Q8_0), "falcon-7b": ("falcon", Type.F16), "olmo3": ("olmo2", Type.F16)}
+MAPPED = ("gptneox", "nemotron", "command-r", "arcee", "ernie4_5", "deepseek2", "glm4moe", "ernie4_5-moe", "falcon",
+          "olmo2")  # names by gguf.TensorNameMap
+EXPERT = {"w1": "ffn_gate_exps", "w2": "ffn_down_exps", "w3": "ffn_up_exps",
+          "gate_proj": "ffn_gate_exps", "down_proj": "ffn_down_exps", "up_proj": "ffn_up_exps"}
+
+
+def with_equal_factors(config):
+    """llama.cpp has one number for both factors of yarn."""
+    if config.get("rope_parameters", {}).get("mscale"):
+        config["rope_parameters"]["mscale"] = config["rope_parameters"]["mscale_all_dim"]
+    return config
 
 
 def mapped_name(name, architecture, layers):
     number = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == architecture)
+    name = name.replace("e_score_correction_bias", "e_score_correction.bias")
     return gguf.get_tensor_name_map(number, layers).get_name(name, try_suffixes=(".weight", ".bias"))
 
 
@@ -112,16 +126,30 @@ def gguf_name(name, gemma):
 
 
 def with_stacked_experts(tensors):
-    """Matrices of Mixtral's experts as one of each layer: under the name in a GGUF file, of all others theirs."""
+    """Matrices of experts as one of each layer: under the name in a GGUF file, of all others theirs."""
     result, experts = {}, {}
     for name, x in tensors.items():
-        layer, _, expert = name.partition(".block_sparse_moe.experts.")
+        layer, _, expert = name.replace(".block_sparse_moe.", ".mlp.").partition(".mlp.experts.")
         if not expert:
             result[name] = x
             continue
         number, matrix, _ = expert.split(".")
         experts.setdefault(f"blk.{layer.rsplit('.', 1)[1]}.{EXPERT[matrix]}.weight", {})[int(number)] = x
     return result | {name: numpy.stack([of[i] for i in range(len(of))]) for name, of in experts.items()}
+
+
+def with_heads_of_latents(tensors, config):
+    """Keys of each head turned, its values as they are, as llama.cpp has had them since it keeps latents in its cache."""
+    result = {}
+    for name, x in tensors.items():
+        if "kv_b_proj" not in name:
+            result[name] = x
+            continue
+        heads = x.reshape(config["num_attention_heads"], -1, x.shape[-1])
+        own = config["qk_nope_head_dim"]
+        result[name.replace("kv_b_proj", "k_b_proj")] = heads[:, :own].swapaxes(1, 2)
+        result[name.replace("kv_b_proj", "v_b_proj")] = heads[:, own:]
+    return result
 
 
 def turned(x, heads):
@@ -140,9 +168,68 @@ def as_stored(name, stored, x, config, architecture):
     if architecture in ("bloom", "gptneox") and "query_key_value" in name:  # heads of q, k, v in turn
         parts = x.reshape(heads, 3, x.shape[0] // heads // 3, *x.shape[1:])
         return numpy.concatenate([parts[:, i].reshape(-1, *x.shape[1:]) for i in range(3)])
+    if architecture == "falcon" and "query_key_value" in name:
+        groups = config.get("num_kv_heads") if config["new_decoder_architecture"] else 1
+        width = config["hidden_size"] // heads
+        parts = x.reshape(groups, heads // groups + 2, width, x.shape[1])
+        return numpy.concatenate([part.reshape(-1, x.shape[1]) for part in (parts[:, :-2], parts[:, -2], parts[:, -1])])
+    if "e_score_correction" in name or "shared_expert_gate" in name:
+        return x.reshape(-1)
     if architecture.startswith(("gemma", "nemotron")) and name.endswith("norm.weight"):
         return x + numpy.float32(1)
     return x
+
+
+def write_latent_keys(out, config):
+    """Of a model whose queries have no latent the keys are those of older files, which have attn_kv_b."""
+    rope = config["rope_parameters"]
+    rank, turned_channels = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    whole = config["qk_nope_head_dim"] + turned_channels
+    out.add_kv_lora_rank(rank)
+    out.add_rope_dimension_count(turned_channels)
+    if config["q_lora_rank"]:
+        out.add_q_lora_rank(config["q_lora_rank"])
+        out.add_head_count_kv(1)
+        out.add_key_length(rank + turned_channels)
+        out.add_value_length(rank)
+        out.add_key_length_mla(whole)
+        out.add_value_length_mla(config["v_head_dim"])
+    else:
+        out.add_head_count_kv(config["num_attention_heads"])
+        out.add_key_length(whole)
+        out.add_value_length(config["v_head_dim"])
+    if rope["rope_type"] == "yarn":
+        out.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        out.add_rope_scaling_factor(rope["factor"])
+        out.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        out.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+
+
+def write_expert_keys(out, config, architecture):
+    first = config.get("first_k_dense_replace", config.get("moe_layer_start_index"))
+    if first is not None:
+        out.add_leading_dense_block_count(first)
+    if "moe_intermediate_size" in config:
+        out.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if architecture in ("deepseek2", "glm4moe"):
+        out.add_expert_shared_count(config["n_shared_experts"])
+    if first == config["num_hidden_layers"]:
+        return
+    out.add_expert_count(next(config[key] for key in ("n_routed_experts", "moe_num_experts") if key in config))
+    out.add_expert_used_count(config.get("num_experts_per_tok") or config["moe_k"])
+    if architecture == "ernie4_5-moe":
+        out.add_interleave_moe_layer_step(config["moe_layer_interval"])
+        out.add_expert_shared_feed_forward_length(config["moe_num_shared_experts"] * config["moe_intermediate_size"])
+    if architecture not in ("deepseek2", "glm4moe"):
+        return
+    out.add_expert_weights_scale(config["routed_scaling_factor"])
+    sigmoid = architecture == "glm4moe" or config["model_type"] == "deepseek_v3"
+    if architecture == "glm4moe" or sigmoid:
+        out.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    out.add_expert_weights_norm(sigmoid and config["norm_topk_prob"])
+    if config.get("n_group"):
+        out.add_expert_group_count(config["n_group"])
+        out.add_expert_group_used_count(config["topk_group"])
 
 
 def write_keys(out, config, architecture):
@@ -150,16 +237,20 @@ def write_keys(out, config, architecture):
     out.add_block_count(config.get("num_hidden_layers") or config["n_layer"])
     hidden = config.get("hidden_size") or config["n_embd"]
     out.add_embedding_length(hidden)
-    out.add_feed_forward_length(config.get("intermediate_size") or config.get("n_inner") or 4 * hidden)
+    width = "ffn_hidden_size" if architecture == "falcon" else "intermediate_size"
+    out.add_feed_forward_length(config.get(width) or config.get("n_inner") or 4 * hidden)
     out.add_context_length(config.get("max_position_embeddings") or config.get("n_positions") or config["seq_length"])
     out.add_head_count(config.get("num_attention_heads") or config["n_head"])
     if "rms_norm_eps" in config:
         out.add_layer_norm_rms_eps(config["rms_norm_eps"])
-        out.add_head_count_kv(config["num_key_value_heads"])
+        if architecture != "deepseek2":
+            out.add_head_count_kv(config["num_key_value_heads"])
         rope = config["rope_parameters"]
         local = rope.get("sliding_attention")
         rope = rope.get("full_attention", rope)
         out.add_rope_freq_base(rope["rope_theta"])
+        if architecture == "glm4moe":
+            out.add_rope_dimension_count(int(config["head_dim"] * rope["partial_rotary_factor"]))
         if local:
             out.add_float32(f"{architecture}.rope.freq_base_swa", local["rope_theta"])
         if rope["rope_type"] == "linear":
@@ -172,16 +263,28 @@ def write_keys(out, config, architecture):
             out.add_rope_freq_base(rope["rope_theta"])
             width = config.get("head_dim") or hidden // config["num_attention_heads"]
             out.add_rope_dimension_count(int(width * rope.get("partial_rotary_factor", 1.0)))
-        if config.get("num_key_value_heads") and architecture != "gptneox":
+        if architecture == "falcon":
+            out.add_head_count_kv(config["num_kv_heads"] if config["new_decoder_architecture"] else 1)
+        elif config.get("num_key_value_heads") and architecture != "gptneox":
             out.add_head_count_kv(config["num_key_value_heads"])
         if architecture == "gptneox":
             out.add_parallel_residual(config["use_parallel_residual"])
         if "logit_scale" in config:
             out.add_logit_scale(config["logit_scale"])
+    if architecture == "deepseek2":
+        write_latent_keys(out, config)
+    if architecture in ("deepseek2", "glm4moe", "ernie4_5-moe"):
+        write_expert_keys(out, config, architecture)
+    if architecture == "olmo2":
+        out.add_sliding_window(config["sliding_window"])
+        out.add_sliding_window_pattern([kind == "sliding_attention" for kind in config["layer_types"]])
+        out.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        out.add_rope_scaling_factor(rope["factor"])
+        out.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     if "num_local_experts" in config:
         out.add_expert_count(config["num_local_experts"])
         out.add_expert_used_count(config["num_experts_per_tok"])
-    if config.get("head_dim"):
+    if config.get("head_dim") and architecture != "deepseek2":
         out.add_key_length(config["head_dim"])
         out.add_value_length(config["head_dim"])
     if architecture in ("gemma3", "phi3"):
@@ -217,7 +320,8 @@ def read_only_model(folder, origin):
     save_file(values, folder / "gguf" / "read_only.safetensors", metadata=origin)
 
 
-def golden(folder):
+def golden(folder, names):
+    """Files of the models `names`, else of all."""
     folder = pathlib.Path(folder)
     (folder / "gguf").mkdir(exist_ok=True)
     origin = {"origin": "tools/oracle/gguf_files.py golden, gguf 0.19"}
@@ -225,10 +329,15 @@ def golden(folder):
     save_file(read_only_blocks(), folder / "gguf" / "read_only_blocks.safetensors", metadata=origin)
     read_only_model(folder, origin)
     for name, (architecture, type) in MODELS.items():
-        config = json.loads((folder / "huggingface" / name / "config.json").read_text())
+        if names and name not in names:
+            continue
+        config = with_equal_factors(json.loads((folder / "huggingface" / name / "config.json").read_text()))
         out = gguf.GGUFWriter(folder / "gguf" / f"{name}.gguf", architecture)
         write_keys(out, config, architecture)
-        for key, x in with_stacked_experts(load_file(folder / "huggingface" / name / "model.safetensors")).items():
+        tensors = load_file(folder / "huggingface" / name / "model.safetensors")
+        if config.get("q_lora_rank"):
+            tensors = with_heads_of_latents(tensors, config)
+        for key, x in with_stacked_experts(tensors).items():
             stored = (mapped_name(key, architecture, config["num_hidden_layers"]) if architecture in MAPPED else key
                       if key.startswith("blk.") else gguf_name(key, architecture.startswith("gemma")))
             x = numpy.ascontiguousarray(as_stored(key, stored, x, config, architecture))
@@ -249,33 +358,114 @@ def golden(folder):
 # ------------------------------------------------------------------------------------------------------------- llama.cpp
 
 
-class LlamaCpp:
-    """A model in llama.cpp, computed in fp32 as far as its types allow."""
+class Raw(ctypes.Structure):
+    """A struct of libllama, of which the numbers at known places are set; longer than any version of it."""
+    _fields_ = [("data", ctypes.c_uint8 * 512)]
 
-    def __init__(self, path, context=256):
+    def words(self):
+        return ctypes.cast(ctypes.pointer(self), ctypes.POINTER(ctypes.c_int32))
+
+
+class Batch(ctypes.Structure):
+    _fields_ = [("n_tokens", ctypes.c_int32), ("token", ctypes.POINTER(ctypes.c_int32)), ("embd", ctypes.c_void_p),
+                ("pos", ctypes.POINTER(ctypes.c_int32)), ("n_seq_id", ctypes.POINTER(ctypes.c_int32)),
+                ("seq_id", ctypes.POINTER(ctypes.POINTER(ctypes.c_int32))), ("logits", ctypes.POINTER(ctypes.c_int8))]
+
+
+class OfXLlamaCpp:
+    """libllama in the package xllamacpp 2026.10, which exports its C functions; the places are those of its llama.h."""
+
+    # In words of 4 bytes: n_ctx, n_batch, n_ubatch, n_threads, n_threads_batch, flash_attn_type, type_k, type_v; in bytes: use_extra_bufts.
+    N_CTX, N_BATCH, N_UBATCH, THREADS, FLASH, TYPES, EXTRA = 0, 1, 2, (7, 8), 13, (26, 27), 74
+
+    def __init__(self):
+        import importlib.util
+        folder = pathlib.Path(importlib.util.find_spec("xllamacpp").origin).parent
+        self.lib = lib = ctypes.CDLL(str(next(folder.glob("*.so"))))
+        for name in ("model_load_from_file", "model_get_vocab", "init_from_model"):
+            getattr(lib, f"llama_{name}").restype = ctypes.c_void_p
+        lib.llama_model_default_params.restype = lib.llama_context_default_params.restype = Raw
+        lib.llama_batch_init.restype = Batch
+        lib.llama_get_logits_ith.restype = ctypes.POINTER(ctypes.c_float)
+        self.silence = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *_: None)
+        lib.llama_log_set(self.silence, None)
+        lib.llama_backend_init()
+
+    def load(self, path):
+        parameters = self.lib.llama_model_default_params()
+        assert parameters.words()[18] == 1 << 16 and parameters.data[self.EXTRA] == 1
+        parameters.data[self.EXTRA] = 0
+        return self.pointer(self.lib.llama_model_load_from_file(str(path).encode(), parameters))
+
+    @staticmethod
+    def pointer(value):
+        return value and ctypes.c_void_p(value)
+
+    def vocab(self, model):
+        return self.pointer(self.lib.llama_model_get_vocab(model))
+
+    def context(self, model, size):
+        parameters = self.lib.llama_context_default_params()
+        words = parameters.words()
+        assert [words[i] for i in (0, 1, 2, 13, 26, 27)] == [512, 2048, 512, -1, 1, 1]
+        words[self.N_CTX] = words[self.N_BATCH] = words[self.N_UBATCH] = size
+        for at in self.THREADS:
+            words[at] = 1
+        words[self.FLASH] = 0
+        for at in self.TYPES:
+            words[at] = 0  # F32
+        return self.pointer(self.lib.llama_init_from_model(model, parameters))
+
+
+class OfLlamaCppPython:
+    """libllama in the package llama-cpp-python."""
+
+    def __init__(self):
         from llama_cpp import llama_cpp
         self.lib = llama_cpp
-        if not hasattr(LlamaCpp, "silence"):
-            LlamaCpp.silence = llama_cpp.llama_log_callback(lambda *_: None)
-            llama_cpp.llama_log_set(LlamaCpp.silence, ctypes.c_void_p(0))
-            llama_cpp.llama_backend_init()
-        parameters = llama_cpp.llama_model_default_params()
-        parameters.use_extra_bufts = False  # llama.cpp's AMX kernels crash on quantized matrices as small as these (0.3.36)
-        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
-        if not self.model:
-            raise SystemExit(f"llama.cpp cannot load {path}")
-        self.vocab = llama_cpp.llama_model_get_vocab(self.model)
-        self.size = llama_cpp.llama_vocab_n_tokens(self.vocab)
-        self.context = context
+        self.silence = llama_cpp.llama_log_callback(lambda *_: None)
+        llama_cpp.llama_log_set(self.silence, ctypes.c_void_p(0))
+        llama_cpp.llama_backend_init()
 
-    def logits(self, tokens):
+    def load(self, path):
+        parameters = self.lib.llama_model_default_params()
+        parameters.use_extra_bufts = False  # llama.cpp's AMX kernels crash on quantized matrices as small as these (0.3.36)
+        return self.lib.llama_model_load_from_file(str(path).encode(), parameters)
+
+    def vocab(self, model):
+        return self.lib.llama_model_get_vocab(model)
+
+    def context(self, model, size):
         params = self.lib.llama_context_default_params()
-        params.n_ctx = params.n_batch = params.n_ubatch = self.context
+        params.n_ctx = params.n_batch = params.n_ubatch = size
         params.n_threads = params.n_threads_batch = 1
         params.type_k = params.type_v = 0  # F32
         if hasattr(params, "flash_attn_type"):
             params.flash_attn_type = 0
-        context = self.lib.llama_init_from_model(self.model, params)
+        return self.lib.llama_init_from_model(model, params)
+
+
+@functools.cache
+def llama_library():
+    import importlib.util
+    return OfLlamaCppPython() if importlib.util.find_spec("llama_cpp") else OfXLlamaCpp()
+
+
+class LlamaCpp:
+    """A model in llama.cpp, computed in fp32 as far as its types allow."""
+
+    def __init__(self, path, context=256):
+        self.library = llama_library()
+        self.lib = self.library.lib
+        self.model = self.library.load(path)
+        if not self.model:
+            raise SystemExit(f"llama.cpp cannot load {path}")
+        self.vocab = self.library.vocab(self.model)
+        self.size = self.lib.llama_vocab_n_tokens(self.vocab)
+        self.context = context
+
+    def logits(self, tokens):
+        context = self.library.context(self.model, self.context)
         batch = self.lib.llama_batch_init(len(tokens), 0, 1)
         batch.n_tokens = len(tokens)
         for i, token in enumerate(tokens):
@@ -336,13 +526,18 @@ def piton_ids(program, tokenizer, texts, special, work):
 def models():
     """Models that llama.cpp has: the oracle's own, with what it takes for granted, and rows of whole blocks."""
     import huggingface as hf
+    import published_models
 
     wide = dict(hidden_size=64, intermediate_size=96)
     experts = dict(num_experts=8, num_experts_per_tok=3, norm_topk_prob=True)
     blocks = dict(hidden_size=256, intermediate_size=512, moe_intermediate_size=256)  # whole blocks of 256 too
+    yarn = {**hf.DEEPSEEK_YARN, "mscale": hf.DEEPSEEK_YARN["mscale_all_dim"]}
+    plain_angles = {"rope_type": "default", "rope_theta": 150000.0}
     soft = dict(head_dim=16, query_pre_attn_scalar=16, tie_word_embeddings=True)
-    result = {name: hf.GOLDEN[name] for name in ("gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "stablelm", "mixtral",
-                                                 "granite", "olmo2")}
+    result = {name: hf.GOLDEN[name] for name in (
+        "gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "stablelm", "mixtral", "granite", "olmo2", "olmo3", "internlm", "internlm2",
+        "internlm3", "glm4-moe", "ernie4.5-moe", "falcon", "falcon-7b", "cohere2", "hunyuan", "gpt-neox",
+        "cohere", "arcee", "ernie4.5", "phi", "baichuan")}
     result |= {name: hf.MORE[name] for name in ("gpt2-50257", "llama-tied", "llama-biases", "llama-wide-heads", "llama-one-group",
                                                 "llama-linear", "llama-yarn", "mistral-whole", "bloom-eight-heads", "phi3-50257",
                                                 "phi3-long", "phi3-partial", "mixtral-one", "mixtral-all", "qwen3-moe-normalized")}
@@ -365,6 +560,39 @@ def models():
             "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 512,
             "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 2.0, 3.0, 4.5]}),
         "stablelm-tied": lambda: hf.llama_like("StableLm", tie_word_embeddings=True, **wide),
+        # Without yarn: of gpt-oss it does not round the ends of the blend, which llama.cpp does.
+        "gpt-oss": lambda: hf.gpt_oss(attention_bias=True, swiglu_limit=7.0, num_hidden_layers=4, rope_parameters=plain_angles),
+        "gpt-oss-wide": lambda: hf.gpt_oss(attention_bias=True, swiglu_limit=7.0, hidden_size=64, intermediate_size=64, head_dim=16,
+                                           rope_parameters=plain_angles),
+        "minicpm": hf.GOLDEN["minicpm"],
+        "minicpm4": hf.GOLDEN["minicpm4"],
+        "minicpm4-long": lambda: published_models.minicpm4(127, num_hidden_layers=3, intermediate_size=54),
+        "deepseek-v2": lambda: hf.deepseek_v2(rope_parameters=yarn),
+        "deepseek-v2-plain": lambda: hf.deepseek_v2(q_lora_rank=14, rope_parameters=plain_angles, routed_scaling_factor=3.0),
+        "deepseek-v2-dense": hf.GOLDEN["deepseek-v2-ranks"],
+        "deepseek-v2-lite": lambda: hf.deepseek_v2(rope_parameters=yarn, num_hidden_layers=27),  # which llama.cpp knows by their number
+        "deepseek-v3": lambda: hf.deepseek_v3(rope_parameters={**yarn, "mscale": 1.0, "mscale_all_dim": 1.0}),
+        "deepseek-v3-one-group": lambda: hf.deepseek_v3(rope_parameters=yarn, n_group=1, topk_group=1, norm_topk_prob=False,
+                                                        tie_word_embeddings=True),
+        "deepseek-v3-wide": lambda: hf.deepseek_v3(rope_parameters=yarn, hidden_size=64, q_lora_rank=32, kv_lora_rank=32, qk_nope_head_dim=32,
+                                                   qk_rope_head_dim=16, v_head_dim=32, moe_intermediate_size=64, intermediate_size=96),
+        "olmoe": lambda: hf.llama_like("Olmoe", num_experts=6, num_experts_per_tok=3, intermediate_size=18, num_key_value_heads=4),
+        "qwen2-moe": lambda: hf.llama_like("Qwen2Moe", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=18,
+                                           shared_expert_intermediate_size=26),
+        "glm4-moe-norms": lambda: hf.llama_like("Glm4Moe", n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=14,
+                                                use_qk_norm=True, n_shared_experts=2, norm_topk_prob=False, first_k_dense_replace=0,
+                                                num_mtp_layers=0),
+        "falcon-one-norm": lambda: hf.llama_like("Falcon", new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1),
+        "olmo3-usual": lambda: hf.llama_like("Olmo3", num_hidden_layers=5, sliding_window=16, pad_token_id=None, eos_token_id=None),
+        "baichuan-7b": lambda: published_models.published("baichuan", "BaiChuanForCausalLM", num_hidden_layers=32),
+        "nemotron": lambda: hf.llama_like("Nemotron"),
+        "starcoder2": lambda: hf.llama_like("Starcoder2", sliding_window=None, intermediate_size=54),
+        "seed-oss": lambda: hf.llama_like("SeedOss", head_dim=12),
+        "cohere2-usual": lambda: hf.llama_like("Cohere2", num_hidden_layers=5, sliding_window=16, tie_word_embeddings=True,
+                                               pad_token_id=None),
+        "exaone4": lambda: hf.llama_like("Exaone4", sliding_window=None, layer_types=["full_attention"] * 2),
+        "exaone4-window": lambda: hf.llama_like("Exaone4", num_hidden_layers=64, sliding_window=9, sliding_window_pattern=4,
+                                                layer_types=(["sliding_attention"] * 3 + ["full_attention"]) * 16),
         "gemma": lambda: hf.llama_like("Gemma", head_dim=16, tie_word_embeddings=True, **wide),
         "gemma2": lambda: hf.llama_like("Gemma2", num_hidden_layers=3, sliding_window=9, attn_logit_softcapping=3.0,
                                         final_logit_softcapping=5.0, **soft, **wide),
@@ -407,7 +635,7 @@ def compare(program, work, names):
             size = float(numpy.abs(ours).max())
             # Between experts that are nearly equal, another rounding chooses another one, so half of the tokens count.
             of_tokens = numpy.abs(logits - ours).max(1)
-            flips = type != "f32" and ("moe" in name or "mixtral" in name)
+            flips = type != "f32" and any(word in name for word in ("moe", "mixtral", "gpt-oss", "deepseek"))
             between = float(numpy.median(of_tokens) if flips else of_tokens.max()) / size
             exact = float(numpy.abs(ours - wanted.numpy()).max()) / size
             # llama.cpp quantizes activations to 8 bits before products with quantized weights, has GELU in a table of
@@ -551,7 +779,7 @@ if __name__ == "__main__":
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         if options.what == "golden":
-            sys.exit(golden(options.where))
+            sys.exit(golden(options.where, options.names))
         if options.what == "converted":
             sys.exit(converted(options.where, *map(pathlib.Path, options.names), pathlib.Path(scratch)) > 0)
         if options.what == "stories":
