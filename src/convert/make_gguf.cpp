@@ -78,13 +78,24 @@ std::vector<GgufEntry> vocabulary_of(const OpenedModel& from, std::vector<std::s
 
 // Adds notes about what llama.cpp computes differently from the trained model, within its longest
 // sequence or beyond it.
-void note_differences(const ModelConfig& model, const std::string& architecture,
+void note_differences(const ModelConfig& model, const std::string& name,
                       std::vector<std::string>& notes) {
-  if (model.window_before && !architecture.starts_with("gemma")) {
+  const GgufArchitecture architecture = gguf_architecture(name, "");
+  if (model.window_before && !architecture.has_window) {
     notes.push_back(
         fmt::format("llama.cpp has no attention window in models of architecture {}: after {} "
                     "tokens it sees more keys than this model was trained with",
-                    architecture, *model.window_before + 1));
+                    name, *model.window_before + 1));
+  }
+  if (model.rotary_scaling.kind == RotaryScaling::Kind::kYarn && architecture.fractional_pairs) {
+    notes.push_back(
+        "llama.cpp rounds the ends of the blend of yarn to whole pairs of channels, which this "
+        "model does not: its angles differ a little");
+  }
+  if (model.experts && model.experts->groups.divide() && model.experts->groups.largest == 1) {
+    notes.push_back(
+        "llama.cpp scores a group of experts by its two best ones, this model by the best one: it "
+        "may choose other experts");
   }
   if (model.rotary_scaling.kind == RotaryScaling::Kind::kDynamic) {
     notes.push_back(

@@ -19,6 +19,8 @@
 namespace piton {
 namespace {
 
+constexpr const char* kLaterLayers = "nextn_predict_layers";
+
 // As a file has it: fp32, shown in decimal.
 double in_fp32(double value) { return GgufValue::f32(value).number(); }
 
@@ -36,36 +38,48 @@ const char* eps_key(NormKind norm) {
                                 : "attention.layer_norm_epsilon";
 }
 
-void read_sizes(const GgufKeys& keys, ModelConfig& model) {
-  model.layers = keys.size("block_count");
-  if (model.layers > std::ssize(keys.description().shapes))
-    keys.refuse("block_count", "no more blocks than there are tensors");
-  model.hidden = keys.size("embedding_length");
-  // read_gguf_experts() has another width for experts, which may be the only one.
-  model.ffn_hidden =
-      keys.size("feed_forward_length",
-                keys.has(kExpertWidth) ? std::optional(keys.size(kExpertWidth)) : std::nullopt);
-  model.heads = keys.size("attention.head_count");
+void read_grouped_heads(const GgufKeys& keys, ModelConfig& model) {
   model.groups = keys.size("attention.head_count_kv", model.heads);
   if (!keys.has("attention.key_length") && model.hidden % model.heads != 0)
     keys.refuse("attention.head_count", "a divisor of embedding_length");
   model.head_size = keys.size("attention.key_length", model.hidden / model.heads);
   if (keys.size("attention.value_length", model.head_size) != model.head_size)
     keys.refuse("attention.value_length", "the same as attention.key_length");
+}
+
+void write_grouped_heads(const ModelConfig& model, GgufDescription& out) {
+  out.add("attention.head_count_kv", GgufValue::u32(model.groups));
+  out.add("attention.key_length", GgufValue::u32(model.head_size));
+  out.add("attention.value_length", GgufValue::u32(model.head_size));
+}
+
+void read_sizes(const GgufArchitecture& architecture, const GgufKeys& keys, ModelConfig& model) {
+  model.layers = keys.size("block_count");
+  if (model.layers > std::ssize(keys.description().shapes))
+    keys.refuse("block_count", "no more blocks than there are tensors");
+  if (architecture.has_later_layers) model.layers -= keys.count(kLaterLayers, 0);
+  if (model.layers < 1) keys.refuse(kLaterLayers, "fewer than block_count");
+  model.hidden = keys.size("embedding_length");
+  // read_gguf_experts() has another width for experts, which may be the only one.
+  model.ffn_hidden =
+      keys.size("feed_forward_length",
+                keys.has(kExpertWidth) ? std::optional(keys.size(kExpertWidth)) : std::nullopt);
+  model.heads = keys.size("attention.head_count");
+  (architecture.read_heads != nullptr ? architecture.read_heads : read_grouped_heads)(keys, model);
   model.max_positions = keys.size("context_length");
   model.vocabulary = rows_of_table(keys);
   model.norm_eps = keys.number(eps_key(model.norm));
 }
 
-void write_sizes(const ModelConfig& model, GgufDescription& out) {
+void write_sizes(const GgufArchitecture& architecture, const ModelConfig& model,
+                 GgufDescription& out) {
   out.add("block_count", GgufValue::u32(model.layers));
   out.add("context_length", GgufValue::u32(model.max_positions));
   out.add("embedding_length", GgufValue::u32(model.hidden));
   out.add("feed_forward_length", GgufValue::u32(model.ffn_hidden));
   out.add("attention.head_count", GgufValue::u32(model.heads));
-  out.add("attention.head_count_kv", GgufValue::u32(model.groups));
-  out.add("attention.key_length", GgufValue::u32(model.head_size));
-  out.add("attention.value_length", GgufValue::u32(model.head_size));
+  (architecture.write_heads != nullptr ? architecture.write_heads : write_grouped_heads)(model,
+                                                                                         out);
   out.add(eps_key(model.norm), GgufValue::f32(model.norm_eps));
   out.add("vocab_size", GgufValue::u32(model.vocabulary));
 }
@@ -99,10 +113,18 @@ void write_stablelm(const ModelConfig&, GgufDescription& out) {
   out.add("use_parallel_residual", GgufValue::boolean(false));
 }
 
-// llama.cpp knows the model with ALiBi by its layers.
+// llama.cpp knows by its layers which model has ALiBi, and which rotary positions.
 void read_baichuan(const GgufKeys&, ModelConfig& model) {
   constexpr std::int64_t kLayersOf13B = 40;
   if (model.layers == kLayersOf13B) model.positions = PositionKind::kAlibi;
+}
+
+void write_baichuan(const ModelConfig& model, GgufDescription&) {
+  constexpr std::int64_t kLayersOf7B = 32;
+  if (model.positions == PositionKind::kRotary && model.layers != kLayersOf7B) {
+    throw Error(Fault::kData, "llama.cpp has rotary positions in models of {} layers alone there",
+                kLayersOf7B);
+  }
 }
 
 ModelConfig gemma2_facts() {
@@ -131,27 +153,18 @@ void write_caps(const ModelConfig& model, GgufDescription& out) {
     out.add("final_logit_softcapping", GgufValue::f32(model.logit_soft_cap));
 }
 
-// Every how many layers there is one without the window, where that is not what is taken for
-// granted.
-void write_pattern(const ModelConfig& model, std::int64_t usual, GgufDescription& out) {
-  if (model.window_before && model.full_attention_every != usual)
-    out.add("attention.sliding_window_pattern", GgufValue::u32(model.full_attention_every));
-}
-
 // Where caps and window are not said, llama.cpp takes those of the published models.
 void read_gemma2(const GgufKeys& keys, ModelConfig& model) {
   model.attention_soft_cap = keys.number("attn_logit_softcapping", 50.0);
   model.logit_soft_cap = keys.number("final_logit_softcapping", 30.0);
   model.window_before = keys.size("attention.sliding_window", 4096) - 1;
-  model.full_attention_every = keys.size("attention.sliding_window_pattern", 2);
+  read_gguf_pattern(keys, 2, model);
   set_query_scalar(model, 46);
 }
 
 void write_gemma2(const ModelConfig& model, GgufDescription& out) {
-  // There is always a window: one of the longest sequence changes nothing.
-  out.add("attention.sliding_window",
-          GgufValue::u32(model.window_before ? *model.window_before + 1 : model.max_positions));
-  write_pattern(model, 2, out);
+  write_required_gguf_window(model, out);
+  write_gguf_pattern(model, 2, out);
   write_caps(model, out);
 }
 
@@ -160,14 +173,14 @@ void read_gemma3(const GgufKeys& keys, ModelConfig& model) {
   set_query_scalar(model, 62);
   read_gguf_window(keys, model);
   if (!model.window_before) return;
-  model.full_attention_every = keys.size("attention.sliding_window_pattern", 6);
+  read_gguf_pattern(keys, 6, model);
   model.local_rotary_base = keys.number("rope.freq_base_swa", 10000.0);
 }
 
 void write_gemma3(const ModelConfig& model, GgufDescription& out) {
   write_caps(model, out);
   write_gguf_window(model, out);
-  write_pattern(model, 6, out);
+  write_gguf_pattern(model, 6, out);
   if (model.window_before) {
     out.add("rope.freq_base_swa",
             GgufValue::f32(model.local_rotary_base.value_or(model.rotary_base)));
@@ -181,43 +194,12 @@ void drop_usual_score_factor(ModelConfig& model) {
     model.score_factor.reset();
 }
 
-void read_granite(const GgufKeys& keys, ModelConfig& model) {
-  read_llama(keys, model);
-  model.embedding_factor = keys.number("embedding_scale", 1.0);
-  model.branch_factor = keys.number("residual_scale", 1.0);
-  model.logit_divisor = keys.number("logit_scale");
-  if (keys.has("attention.scale")) model.score_factor = keys.number("attention.scale");
-  drop_usual_score_factor(model);
-  // llama.cpp's word for whether there are positions.
-  if (!keys.flag("rope.scaling.finetuned", true)) model.positions = PositionKind::kNone;
-}
-
-void write_granite(const ModelConfig& model, GgufDescription& out) {
-  write_gguf_window(model, out);
-  out.add("embedding_scale", GgufValue::f32(model.embedding_factor));
-  out.add("residual_scale", GgufValue::f32(model.branch_factor));
-  out.add("logit_scale", GgufValue::f32(model.logit_divisor));
-  // llama.cpp wants all four in the file.
-  out.add("attention.scale", GgufValue::f32(model.score_factor.value_or(
-                                 1 / std::sqrt(static_cast<double>(model.head_size)))));
-  if (model.positions == PositionKind::kNone)
-    out.add("rope.scaling.finetuned", GgufValue::boolean(false));
-}
-
-// OLMo 3 is of this architecture too.
-void read_olmo2(const GgufKeys& keys, ModelConfig& model) {
-  read_gguf_window(keys, model);
-  if (model.window_before)
-    keys.refuse("attention.sliding_window",
-                "none: Piton does not read OLMo 3 from GGUF files yet; give a Hugging Face folder");
-}
-
 GgufDescription described_in(const GgufArchitecture& architecture, const ModelConfig& model) {
   GgufDescription out{.architecture = architecture.name};
-  write_sizes(model, out);
+  write_sizes(architecture, model, out);
   if (model.positions == PositionKind::kRotary) write_gguf_rotary(model, out);
   if (architecture.write != nullptr) architecture.write(model, out);
-  if (model.experts) write_gguf_experts(architecture.experts, *model.experts, model, out);
+  write_gguf_experts(architecture.experts, model, out);
   for (const auto& [name, shape] : gguf_shapes(architecture, model)) out.shapes[name] = shape;
   return out;
 }
@@ -249,45 +231,14 @@ std::vector<GgufArchitecture> gemmas() {
            .facts = gemma2_facts,
            .read = read_gemma2,
            .write = write_gemma2,
-           .ties_head = true},
+           .ties_head = true,
+           .has_window = true},
           {.name = "gemma3",
            .families = {"gemma3_text"},
            .facts = gemma3_facts,
            .read = read_gemma3,
-           .write = write_gemma3}};
-}
-
-std::vector<GgufArchitecture> later_forms() {
-  return {{.name = "phi2",
-           .families = {"phi"},
-           .facts = phi_facts,
-           .heads_fill_width = true,
-           .copies_head = true},
-          {.name = "granite",
-           .families = {"granite", "granitemoehybrid"},
-           .facts = granite_facts,
-           .read = read_granite,
-           .write = write_granite,
-           .pairs = true,
-           .whole_heads_turn = true,
-           .heads_fill_width = true,
-           .divides_angles = true,
-           .has_longrope = true},
-          {.name = "minicpm",
-           .families = {"minicpm"},
-           .facts = llama_facts,
-           .read = read_granite,
-           .write = write_granite,
-           .pairs = true,
-           .whole_heads_turn = true,
-           .heads_fill_width = true,
-           .has_longrope = true},
-          {.name = "olmo2",
-           .families = {"olmo2"},
-           .facts = olmo2_facts,
-           .read = read_olmo2,
-           .heads_fill_width = true,
-           .copies_head = true}};
+           .write = write_gemma3,
+           .has_window = true}};
 }
 
 }  // namespace
@@ -300,7 +251,7 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .facts = llama_facts,
        .read = read_llama,
        .write = write_gguf_window,
-       .experts = GgufExperts::kSome,
+       .experts = {.have = GgufPart::kMaybe},
        .pairs = true,
        .whole_heads_turn = true,
        .divides_angles = true,
@@ -321,7 +272,7 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .facts = qwen3_moe_facts,
        .read = read_gguf_window,
        .write = write_gguf_window,
-       .experts = GgufExperts::kAll},
+       .experts = {.have = GgufPart::kAlways, .own_width = true}},
       {.name = "gpt2",
        .families = {"gpt2"},
        .facts = gpt2_facts,
@@ -359,13 +310,14 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .families = {"baichuan"},
        .facts = llama_facts,
        .read = read_baichuan,
+       .write = write_baichuan,
        .pairs = true,
        .whole_heads_turn = true,
        .heads_fill_width = true,
        .copies_head = true},
   };
   for (GgufArchitecture& gemma : gemmas()) all.push_back(std::move(gemma));
-  for (auto* forms : {later_forms, layer_norm_forms, rms_norm_forms})
+  for (auto* forms : {rms_norm_forms, layer_norm_forms, expert_forms})
     for (GgufArchitecture& one : forms()) all.push_back(std::move(one));
   return all;
 }
@@ -392,10 +344,13 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
   }
   ModelConfig model = architecture.facts();
   model.hidden_dropout = model.attention_dropout = 0;
-  read_sizes(keys, model);
+  read_sizes(architecture, keys, model);
   if (architecture.read != nullptr) architecture.read(keys, model);
   read_gguf_experts(architecture.experts, keys, model);
   if (model.positions == PositionKind::kRotary) read_gguf_rotary(keys, model);
+  if (architecture.plain_window && model.window_before &&
+      model.rotary_scaling.kind != RotaryScaling::Kind::kNone)
+    model.local_rotary_base = model.rotary_base;
   if (architecture.fractional_pairs && model.rotary_scaling.kind == RotaryScaling::Kind::kYarn)
     model.rotary_scaling.whole_pairs = false;
   check_architecture(architecture, keys, model);
@@ -428,13 +383,26 @@ ModelConfig model_in_gguf(ModelConfig model) {
     model.full_attention_every = 0;
     model.local_rotary_base.reset();
   }
+  if (model.experts) {
+    ExpertFacts& facts = *model.experts;
+    facts.weight_factor = in_fp32(facts.weight_factor);
+    if (facts.groups.chosen == facts.groups.count) facts.groups = {};
+    if (facts.dense_layers.empty()) model.ffn_hidden = model.expert_ffn_hidden();
+    if (facts.ffn_hidden == model.ffn_hidden) facts.ffn_hidden = 0;
+  }
   if (model.positions != PositionKind::kRotary) return model;
-  model.rotary_share =
-      static_cast<double>(model.rotary_channels()) / static_cast<double>(model.head_size);
+  if (!model.latent) {
+    model.rotary_share =
+        static_cast<double>(model.rotary_channels()) / static_cast<double>(model.head_size);
+  }
   RotaryScaling& scaling = model.rotary_scaling;
   using Kind = RotaryScaling::Kind;
   if (scaling.kind == Kind::kDynamic && scaling.original_positions >= model.max_positions)
     scaling = {};
+  if (model.latent && scaling.kind == Kind::kYarn) {
+    for (double* factor : {&scaling.numerator, &scaling.denominator})
+      *factor = gguf_yarn_factor(gguf_yarn_key(*factor));
+  }
   if (scaling.kind == Kind::kLinear) scaling.original_positions = model.max_positions;
   if (scaling.kind == Kind::kLongrope) {
     scaling.magnitude = in_fp32(rotary_magnitude(scaling));
@@ -449,13 +417,6 @@ ModelConfig model_in_gguf(ModelConfig model) {
 
 GgufDescription describe_gguf(const ModelConfig& model, const std::string& preferred,
                               const std::string& where) {
-  if (model.latent) {
-    throw Error(
-        Fault::kData,
-        "{}: has multi-head latent attention, which Piton does not write to GGUF files yet; "
-        "convert it to another format",
-        where);
-  }
   std::vector<GgufArchitecture> architectures = gguf_architectures();
   for (const std::string& family : {model.family, preferred}) {  // the last comes first
     std::stable_partition(architectures.begin(), architectures.end(),

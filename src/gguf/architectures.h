@@ -19,14 +19,18 @@ struct GgufArchitecture {
   // Its other names: model_type of config.json, ModelConfig::family. A Hugging Face folder that is
   // made from such a file gets the first one.
   std::vector<std::string> families;
-  std::string family_of_experts = "";  // that of its models with experts, if another
+  std::string family_of_experts = "";   // that of its models with experts, if another
+  std::string family_of_sigmoids = "";  // that of its models whose experts sigmoids choose
   // What follows from the name alone; sizes are 0.
   ModelConfig (*facts)();
   // Sets what further keys and tensors tell about a model whose sizes are set. Null: nothing.
   void (*read)(const GgufKeys& keys, ModelConfig& model) = nullptr;
   // The inverse of `read`. Does not check whether the architecture can hold the model.
   void (*write)(const ModelConfig& model, GgufDescription& description) = nullptr;
-  GgufExperts experts = GgufExperts::kNone;
+  // Sizes of heads that are not those of grouped queries: of latents. Null: as usual.
+  void (*read_heads)(const GgufKeys& keys, ModelConfig& model) = nullptr;
+  void (*write_heads)(const ModelConfig& model, GgufDescription& description) = nullptr;
+  GgufExperts experts;
   // Rotary positions rotate neighboring channels, so rows of query and key are in another order.
   bool pairs = false;
   bool keeps_pairs = false;       // the same of models whose rows are in that order (rotary_pairs)
@@ -37,10 +41,16 @@ struct GgufArchitecture {
   bool divides_angles = false;    // reads rope_freqs.weight
   bool has_longrope = false;      // reads rope_factors_*.weight
   bool norm_after_attention = false;  // the norm of the MLP is post_attention_norm
-  bool copies_head = false;           // output.weight is in the file even if the head is tied
+  bool norms_in_turn = false;  // of two norms attn_norm is the MLP's, attn_norm_2 is attention's
+  bool copies_head = false;    // output.weight is in the file even if the head is tied
   // Under yarn the blend is not of whole pairs, which no key says. llama.cpp rounds.
   bool fractional_pairs = false;
-  bool ties_head = false;  // the head is always tied to the token table
+  bool ties_head = false;         // the head is always tied to the token table
+  bool has_window = false;        // llama.cpp computes the window that a key says
+  bool plain_window = false;      // layers with a window turn by the angles without scaling
+  bool has_later_layers = false;  // the last layers may be some that predict later tokens
+  bool joint_key_value =
+      false;  // keys and values of latents are one tensor, attn_kv_b: older files
 };
 
 std::vector<GgufArchitecture> gguf_architectures();

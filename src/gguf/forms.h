@@ -9,5 +9,9 @@ namespace piton {
 
 std::vector<GgufArchitecture> layer_norm_forms();
 std::vector<GgufArchitecture> rms_norm_forms();
+std::vector<GgufArchitecture> expert_forms();
+
+// GgufArchitecture::read: biases of query, key and value are those that the file has.
+void read_qkv_biases(const GgufKeys& keys, ModelConfig& model);
 
 }  // namespace piton

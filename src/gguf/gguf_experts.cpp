@@ -6,6 +6,12 @@ namespace piton {
 namespace {
 
 constexpr std::int64_t kMostExperts = 1024;  // LLAMA_MAX_EXPERTS
+constexpr const char* kDenseFirst = "leading_dense_block_count";
+constexpr const char* kSharedWidth = "expert_shared_feed_forward_length";
+constexpr const char* kSharedCount = "expert_shared_count";
+constexpr std::int64_t kMostWidth = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kSoftmaxKey = 1;
+constexpr std::int64_t kSigmoidKey = 2;
 
 // Of a layer. All are bounded by the file, as each has a matrix in it.
 void check_experts_of(const GgufKeys& keys, std::int64_t layer, std::int64_t experts) {
@@ -27,41 +33,132 @@ void check_experts_of(const GgufKeys& keys, std::int64_t layer, std::int64_t exp
               keys.where(), name, fmt::join(found->second, ", "), experts);
 }
 
-}  // namespace
-
-void read_gguf_experts(GgufExperts experts, const GgufKeys& keys, ModelConfig& model) {
-  model.experts.reset();
-  const GgufValue* count = keys.find_own(keys.description().architecture + ".expert_count");
-  const bool none = count == nullptr || (count->is_integer() && count->integer() == 0);
-  if (none && experts != GgufExperts::kAll) return;
-  if (experts == GgufExperts::kNone)
-    keys.refuse("expert_count", "0, as models of this architecture have no experts");
-  model.experts = {.experts = keys.size("expert_count"), .choices = keys.size("expert_used_count")};
-  if (keys.size("expert_group_count", 1) != 1)
-    keys.refuse("expert_group_count", "1: a token chooses among all experts");
-  if (experts == GgufExperts::kAll) {
-    model.ffn_hidden = keys.size(
-        kExpertWidth, std::max<std::int64_t>(1, model.ffn_hidden / model.experts->choices));
-  }
-  for (std::int64_t layer = 0; layer < model.layers; ++layer)
-    check_experts_of(keys, layer, model.experts->experts);
+// llama.cpp scores a group by its two best experts, as DeepSeek-V3 does. DeepSeek-V2, whose scores
+// are a softmax, does it by the best one; its files have the same keys.
+ExpertGroups read_groups(const GgufKeys& keys, ScoreKind score) {
+  const std::int64_t count = keys.count("expert_group_count", 1);
+  if (count <= 1) return {};
+  return {.count = count,
+          .chosen = keys.size("expert_group_used_count"),
+          .largest = score == ScoreKind::kSoftmax ? 1 : 2};
 }
 
-void write_gguf_experts(GgufExperts experts, const ExpertFacts& facts, const ModelConfig& model,
-                        GgufDescription& out) {
-  if (facts.shared_ffn_hidden != 0 || !facts.dense_layers.empty()) {
-    throw Error(
-        Fault::kData, "Piton has no words yet for {} there",
-        facts.shared_ffn_hidden != 0 ? "an MLP that all tokens share" : "layers without experts");
+void read_rule(const GgufExperts& form, const GgufKeys& keys, ExpertFacts& facts) {
+  facts.score = form.score;
+  facts.normalized = form.normalized;
+  if (!form.says_rule) {
+    if (keys.size("expert_group_count", 1) != 1)
+      keys.refuse("expert_group_count", "1: a token chooses among all experts");
+    return;
   }
-  if (experts == GgufExperts::kNone) return;
+  const std::int64_t otherwise = form.score == ScoreKind::kSigmoid ? kSigmoidKey : kSoftmaxKey;
+  const std::int64_t score = keys.count("expert_gating_func", otherwise);
+  if (score != kSoftmaxKey && score != kSigmoidKey)
+    keys.refuse("expert_gating_func", "1, a softmax, or 2, sigmoids");
+  facts.score = score == kSigmoidKey ? ScoreKind::kSigmoid : ScoreKind::kSoftmax;
+  facts.normalized = keys.flag("expert_weights_norm", false);
+  facts.weight_factor = keys.number("expert_weights_scale", 1.0);
+  if (facts.weight_factor == 0) facts.weight_factor = 1;  // as llama.cpp takes it
+  facts.groups = read_groups(keys, facts.score);
+}
+
+// The widths of an expert and of the MLP that all tokens share.
+void read_widths(const GgufExperts& form, const GgufKeys& keys, ModelConfig& model) {
+  ExpertFacts& facts = *model.experts;
+  std::int64_t width = model.ffn_hidden;
+  if (form.own_width)
+    width = keys.size(kExpertWidth, std::max<std::int64_t>(1, model.ffn_hidden / facts.choices));
+  if (form.shared != GgufPart::kNever) {
+    facts.shared_gate = form.shared_gate;
+    facts.shared_ffn_hidden = !form.shared_width ? keys.count(kSharedCount) * width
+                              : form.shared_gate ? keys.size(kSharedWidth, model.ffn_hidden)
+                                                 : keys.count(kSharedWidth, 0);
+  }
+  if (facts.shared_ffn_hidden > kMostWidth)
+    keys.refuse(kSharedCount, "so many that the MLP of all tokens is narrower than 2^31");
+  if (facts.dense_layers.empty()) model.ffn_hidden = width;
+  facts.ffn_hidden = width == model.ffn_hidden ? 0 : width;
+}
+
+// Throws for what llama.cpp fixes otherwise, and no key says.
+void check_can_hold(const GgufExperts& form, const ExpertFacts& facts, std::int64_t width) {
+  const auto refuse = [](const std::string& what) {
+    throw Error(Fault::kData, "llama.cpp has {} there", what);
+  };
   if (facts.experts > kMostExperts) {
     throw Error(Fault::kData, "{} experts, of which llama.cpp holds {} at most", facts.experts,
                 kMostExperts);
   }
+  const bool shared = facts.shared_ffn_hidden != 0;
+  if (shared && form.shared == GgufPart::kNever) refuse("no MLP that all tokens share");
+  if (!shared && form.shared == GgufPart::kAlways) refuse("an MLP that all tokens share");
+  if (shared && !form.shared_width && facts.shared_ffn_hidden % width != 0)
+    refuse("an MLP that all tokens share only as wide as some experts together");
+  if (facts.choice_bias && form.choice_bias == GgufPart::kNever) refuse("no bias of the choice");
+  if (!facts.choice_bias && form.choice_bias == GgufPart::kAlways) refuse("a bias of the choice");
+  for (std::size_t i = 0; i < facts.dense_layers.size(); ++i) {
+    if (!form.dense_first) refuse("experts in all layers");
+    if (facts.dense_layers[i] != static_cast<std::int64_t>(i))
+      refuse("experts in all layers after the first one with experts");
+  }
+}
+
+void write_rule(const ExpertFacts& facts, GgufDescription& out) {
+  const bool sigmoid = facts.score == ScoreKind::kSigmoid;
+  out.add("expert_gating_func", GgufValue::u32(sigmoid ? kSigmoidKey : kSoftmaxKey));
+  out.add("expert_weights_norm", GgufValue::boolean(facts.normalized));
+  out.add("expert_weights_scale", GgufValue::f32(facts.weight_factor));
+  if (!facts.groups.divide()) return;
+  out.add("expert_group_count", GgufValue::u32(facts.groups.count));
+  out.add("expert_group_used_count", GgufValue::u32(facts.groups.chosen));
+}
+
+}  // namespace
+
+void read_gguf_experts(const GgufExperts& form, const GgufKeys& keys, ModelConfig& model) {
+  model.experts.reset();
+  const GgufValue* count = keys.find_own(keys.description().architecture + ".expert_count");
+  const bool none = count == nullptr || (count->is_integer() && count->integer() == 0);
+  if (none && form.have != GgufPart::kAlways) return;
+  if (form.have == GgufPart::kNever)
+    keys.refuse("expert_count", "0, as models of this architecture have no experts");
+  ExpertFacts facts{.experts = keys.size("expert_count"),
+                    .choices = keys.size("expert_used_count")};
+  read_rule(form, keys, facts);
+  const std::int64_t first = form.dense_first ? keys.count(kDenseFirst, 0) : 0;
+  if (first >= model.layers) keys.refuse(kDenseFirst, "fewer than block_count");
+  for (std::int64_t layer = 0; layer < first; ++layer) facts.dense_layers.push_back(layer);
+  facts.choice_bias = form.choice_bias == GgufPart::kAlways ||
+                      (form.choice_bias == GgufPart::kMaybe &&
+                       keys.has_tensor(fmt::format("blk.{}.exp_probs_b.bias", first)));
+  model.experts = facts;
+  read_widths(form, keys, model);
+  for (std::int64_t layer = first; layer < model.layers; ++layer)
+    check_experts_of(keys, layer, facts.experts);
+}
+
+void write_gguf_experts(const GgufExperts& form, const ModelConfig& model, GgufDescription& out) {
+  if (form.have == GgufPart::kNever) return;
+  if (!model.experts) {
+    if (!form.dense_first) return;
+    // llama.cpp wants these also of models without experts.
+    out.add(kDenseFirst, GgufValue::u32(model.layers));
+    out.add(kExpertWidth, GgufValue::u32(model.ffn_hidden));
+    out.add(kSharedCount, GgufValue::u32(0));
+    return;
+  }
+  const ExpertFacts& facts = *model.experts;
+  const std::int64_t width = model.expert_ffn_hidden();
+  check_can_hold(form, facts, width);
   out.add("expert_count", GgufValue::u32(facts.experts));
   out.add("expert_used_count", GgufValue::u32(facts.choices));
-  if (experts == GgufExperts::kAll) out.add(kExpertWidth, GgufValue::u32(model.ffn_hidden));
+  if (form.own_width) out.add(kExpertWidth, GgufValue::u32(width));
+  if (form.dense_first) out.add(kDenseFirst, GgufValue::u32(std::ssize(facts.dense_layers)));
+  if (form.shared != GgufPart::kNever && form.shared_width)
+    out.add(kSharedWidth, GgufValue::u32(facts.shared_ffn_hidden));
+  if (form.shared != GgufPart::kNever && !form.shared_width)
+    out.add(kSharedCount, GgufValue::u32(facts.shared_ffn_hidden / width));
+  if (form.says_rule) write_rule(facts, out);
 }
 
 }  // namespace piton

@@ -47,14 +47,23 @@ void GgufKeys::refuse(const std::string& key, const std::string& wanted) const {
               shown(find(key)), wanted);
 }
 
-std::int64_t GgufKeys::size(const std::string& key, std::optional<std::int64_t> otherwise) const {
+std::int64_t GgufKeys::integer(const std::string& key, std::int64_t least,
+                               const std::string& wanted,
+                               std::optional<std::int64_t> otherwise) const {
   const GgufValue* value = find(key);
   if (value == nullptr && otherwise) return *otherwise;
-  if (value == nullptr || !value->is_integer() || value->integer() < 1 ||
-      value->integer() > std::numeric_limits<std::int32_t>::max()) {
-    refuse(key, "a positive integer below 2^31");
-  }
+  if (value == nullptr || !value->is_integer() || value->integer() < least ||
+      value->integer() > std::numeric_limits<std::int32_t>::max())
+    refuse(key, wanted);
   return value->integer();
+}
+
+std::int64_t GgufKeys::size(const std::string& key, std::optional<std::int64_t> otherwise) const {
+  return integer(key, 1, "a positive integer below 2^31", otherwise);
+}
+
+std::int64_t GgufKeys::count(const std::string& key, std::optional<std::int64_t> otherwise) const {
+  return integer(key, 0, "an integer from 0 on, below 2^31", otherwise);
 }
 
 double GgufKeys::number(const std::string& key, std::optional<double> otherwise) const {

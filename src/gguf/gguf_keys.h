@@ -37,8 +37,9 @@ class GgufKeys {
   bool has(const std::string& key) const { return find(key) != nullptr; }
   bool has_tensor(const std::string& name) const { return description_.shapes.contains(name); }
   // size(): a positive integer below 2^31. A missing key gives `otherwise`, or is an error without
-  // it.
+  // it. count(): the same, or 0.
   std::int64_t size(const std::string& key, std::optional<std::int64_t> otherwise = {}) const;
+  std::int64_t count(const std::string& key, std::optional<std::int64_t> otherwise = {}) const;
   double number(const std::string& key, std::optional<double> otherwise = {}) const;
   bool flag(const std::string& key, bool otherwise) const;
   std::string word(const std::string& key, const std::string& otherwise) const;
@@ -52,6 +53,8 @@ class GgufKeys {
 
  private:
   const GgufValue* find(const std::string& key) const;
+  std::int64_t integer(const std::string& key, std::int64_t least, const std::string& wanted,
+                       std::optional<std::int64_t> otherwise) const;
 
   const GgufDescription& description_;
   std::string where_;

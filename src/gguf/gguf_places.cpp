@@ -26,12 +26,22 @@ constexpr std::pair<std::string_view, std::string_view> kLayer[] = {
     {"attention.key.", "attn_k."},
     {"attention.value.", "attn_v."},
     {"attention.output.", "attn_output."},
+    {"attention.query_down.", "attn_q_a."},
+    {"attention.query_down_norm.", "attn_q_a_norm."},
+    {"attention.latent.", "attn_kv_a_mqa."},
+    {"attention.latent_norm.", "attn_kv_a_norm."},
+    {"attention.key_value.", "attn_kv_b."},
     {"attention.sinks", "attn_sinks."},
     {"attention.query_norm.", "attn_q_norm."},
     {"attention.key_norm.", "attn_k_norm."},
     {"attention.end_norm.", "post_attention_norm."},
     {"mlp_norm.", "ffn_norm."},
     {"mlp.router.", "ffn_gate_inp."},
+    {"mlp.router.bias", "exp_probs_b."},
+    {"mlp.shared_gate.", "ffn_gate_inp_shexp."},
+    {"mlp.shared.gate.", "ffn_gate_shexp."},
+    {"mlp.shared.up.", "ffn_up_shexp."},
+    {"mlp.shared.down.", "ffn_down_shexp."},
     {"mlp.gate.", "ffn_gate."},
     {"mlp.up.", "ffn_up."},
     {"mlp.down.", "ffn_down."},
@@ -50,6 +60,17 @@ GgufPlace expert_place(std::string_view part, std::int64_t rows) {
           .stacked = true};
 }
 
+// Names of keys and values, and of queries, of latent attention.
+void place_latents(const GgufArchitecture& architecture, const LatentFacts& latent,
+                   std::string_view part, GgufPlace& place) {
+  if (part.starts_with("attention.query.") && latent.query_rank != 0) place.name = "attn_q_b.";
+  if (!part.starts_with("attention.key_value.") || architecture.joint_key_value) return;
+  place.name = "attn_k_b.";
+  place.values = "attn_v_b.";
+  place.own = latent.own;
+  place.head = latent.own + latent.value;
+}
+
 // The place of a tensor of a layer; `part` is its name after "layers.N.".
 GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& model,
                       std::string_view part) {
@@ -58,11 +79,13 @@ GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& m
     if (part.starts_with(ours)) place.name = theirs;
   }
   PITON_ASSERT(!place.name.empty(), "{} has no name in a GGUF file", part);
+  if (model.latent) place_latents(architecture, *model.latent, part, place);
   const std::int64_t queries = model.heads * model.head_size;
   const std::int64_t keys = model.groups * model.head_size;
   const bool query = part.starts_with("attention.query.");
   const bool key = part.starts_with("attention.key.");
-  if ((query || key) && architecture.pairs && model.positions == PositionKind::kRotary) {
+  if ((query || key) && architecture.pairs && !model.latent &&
+      model.positions == PositionKind::kRotary) {
     place.head = model.head_size;
     place.turned = model.rotary_channels();
   }
@@ -72,6 +95,10 @@ GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& m
   }
   if (architecture.norm_after_attention && part.starts_with("mlp_norm."))
     place.name = "post_attention_norm.";
+  if (architecture.norms_in_turn && !model.single_norm) {
+    if (part.starts_with("attention_norm.")) place.name = "attn_norm_2.";
+    if (part.starts_with("mlp_norm.")) place.name = "attn_norm.";
+  }
   if (architecture.packed_mlp && part.starts_with("mlp.gate.")) place.name = "ffn_up.";
   if (architecture.packed_mlp && part.starts_with("mlp.up.")) place.first = model.ffn_hidden;
   return place;
@@ -98,6 +125,7 @@ std::int64_t stored_row(const GgufPlace& place, std::int64_t row) {
 bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& model) {
   // stored_row() moves rows from halves (i and i + d/2 rotate together) to pairs.
   return model.rotary_pairs == architecture.keeps_pairs &&
+         model.latent.has_value() == (architecture.read_heads != nullptr) &&
          !(architecture.packed_mlp && !model.gated);
 }
 
@@ -114,7 +142,10 @@ std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const M
       const std::string_view part = canonical.substr(begin);
       place = part.starts_with(kExperts) ? expert_place(part, one.shape[0])
                                          : layer_place(architecture, model, part);
-      place.name = fmt::format("blk.{}{}", canonical.substr(7, begin - 7), place.name);
+      const std::string_view layer = canonical.substr(7, begin - 7);  // "12."
+      place.name = fmt::format("blk.{}{}", layer, place.name);
+      if (!place.values.empty()) place.values = fmt::format("blk.{}{}{}", layer, place.values, end);
+      place.vector = part.starts_with("mlp.shared_gate.");
     }
     for (const auto& [ours, theirs] : kEnds) {
       if (canonical.starts_with(ours)) place.name = theirs;
@@ -136,9 +167,15 @@ std::map<std::string, std::vector<std::int64_t>> gguf_shapes(const GgufArchitect
     const auto found = canonical.find(place.canonical);
     if (found == canonical.end()) continue;  // a tied head
     const auto sizes = found->second.sizes();
+    if (!place.values.empty()) {
+      const std::int64_t heads = sizes[0] / place.head;
+      shapes[place.name] = {heads, sizes[1], place.own};
+      shapes[place.values] = {heads, place.head - place.own, sizes[1]};
+      continue;
+    }
     std::vector<std::int64_t>& shape = shapes[place.name];
     if (shape.empty()) {
-      shape.assign(sizes.begin(), sizes.end());
+      shape.assign(sizes.begin() + (place.vector ? 1 : 0), sizes.end());
       if (place.stacked) shape.insert(shape.begin(), 1);
     } else if (place.stacked) {
       ++shape[0];

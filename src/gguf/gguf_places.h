@@ -19,6 +19,10 @@ inline constexpr const char* kGgufHead = "output.weight";
 // i + turned/2 are stored as rows 2i and 2i + 1, for rotary positions of neighboring channels.
 // A stacked tensor is [experts, rows, columns], of biases [experts, rows]; its rows are counted
 // through all experts.
+//
+// Keys and values of latent attention, [heads (own + value), columns], are two tensors if `values`
+// is not empty: of each head the first `own` rows are a transposed matrix of `name`
+// [heads, columns, own], the others one of `values` [heads, value, columns]. `head` is own + value.
 struct GgufPlace {
   std::string canonical;
   std::string name;
@@ -26,6 +30,9 @@ struct GgufPlace {
   std::int64_t head = 0;
   std::int64_t turned = 0;
   bool stacked = false;
+  bool vector = false;  // a matrix of one row, which the file has as a vector
+  std::string values;
+  std::int64_t own = 0;
   bool from_one = false;  // the file stores gains; canonical values are gain - 1
 };
 

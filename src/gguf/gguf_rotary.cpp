@@ -9,6 +9,7 @@ namespace {
 
 using Kind = RotaryScaling::Kind;
 
+constexpr const char* kLatentYarn = "rope.scaling.yarn_log_multiplier";
 constexpr const char* kOwnKind = "piton.rope.scaling.type";
 constexpr const char* kOwnFactor = "piton.rope.scaling.factor";
 constexpr const char* kOwnLow = "piton.rope.scaling.low_freq_factor";
@@ -105,14 +106,27 @@ RotaryScaling longrope(const GgufKeys& keys, const ModelConfig& model) {
   return scaling;
 }
 
+// llama.cpp takes both factors of yarn to be the same, and has another form of scores where the key
+// is 0.
+void read_latent_yarn(const GgufKeys& keys, RotaryScaling& scaling) {
+  const double key = keys.number(kLatentYarn);
+  if (key == 0) keys.refuse(kLatentYarn, "a tenth of mscale_all_dim, which is not 0");
+  scaling.numerator = scaling.denominator = gguf_yarn_factor(key);
+}
+
 }  // namespace
+
+double gguf_yarn_key(double factor) { return GgufValue::f32(factor / 10).number(); }
+
+double gguf_yarn_factor(double key) { return GgufValue::f32(10 * key).number(); }
 
 void read_gguf_rotary(const GgufKeys& keys, ModelConfig& model) {
   model.rotary_base = keys.number("rope.freq_base", 10000.0);
   const std::int64_t channels = keys.size("rope.dimension_count", model.head_size);
   if (channels > model.head_size || channels % 2 != 0)
     keys.refuse("rope.dimension_count", "an even number of a head's channels");
-  model.rotary_share = static_cast<double>(channels) / static_cast<double>(model.head_size);
+  if (!model.latent)
+    model.rotary_share = static_cast<double>(channels) / static_cast<double>(model.head_size);
   const bool has_factor = keys.has("rope.scaling.factor");
   const std::string type = keys.word("rope.scaling.type", has_factor ? "linear" : "none");
   RotaryScaling& scaling = model.rotary_scaling;
@@ -124,6 +138,7 @@ void read_gguf_rotary(const GgufKeys& keys, ModelConfig& model) {
                .original_positions = model.max_positions};
     if (type == "yarn")
       scaling.original_positions = keys.size("rope.scaling.original_context_length");
+    if (model.latent && type == "yarn") read_latent_yarn(keys, scaling);
     if (scaling.factor == 1) scaling = {};
   } else if (type != "none") {
     keys.refuse("rope.scaling.type", "none, linear or yarn, or tables of longrope");
@@ -150,6 +165,8 @@ void write_gguf_rotary(const ModelConfig& model, GgufDescription& description) {
                       GgufValue::string(scaling.kind == Kind::kYarn ? "yarn" : "linear"));
       description.add("rope.scaling.factor", GgufValue::f32(scaling.factor));
       if (scaling.kind == Kind::kYarn) original();
+      if (scaling.kind == Kind::kYarn && model.latent)
+        description.add(kLatentYarn, GgufValue::f32(gguf_yarn_key(scaling.denominator)));
       return;
     case Kind::kLlama3:
       description.tables[kRopeDivisors] = divisors_of(model, scaling);

@@ -2,8 +2,9 @@
 //
 //   rope.dimension_count, rope.freq_base, rope.scaling.type (none, linear, yarn), .factor,
 //   .original_context_length, .attn_factor
-//   rope_freqs.weight [c/2]: divisors of the angles, for LLaMA-3's scaling. Piton also writes the
-//   numbers that they are computed from, as entries piton.rope.*
+//   rope.scaling.yarn_log_multiplier: of latent attention, a tenth of the factor of yarn by which
+//   its scores grow (mscale_all_dim) rope_freqs.weight [c/2]: divisors of the angles, for LLaMA-3's
+//   scaling. Piton also writes the numbers that they are computed from, as entries piton.rope.*
 //   rope_factors_short.weight [c/2], rope_factors_long.weight [c/2]: divisors of longrope
 //
 // c is the number of channels of a head that are rotated.
@@ -21,5 +22,9 @@ inline constexpr const char* kLongDivisors = "rope_factors_long.weight";
 // Sets the rotary positions of `model`, whose sizes and longest sequence must be set.
 void read_gguf_rotary(const GgufKeys& keys, ModelConfig& model);
 void write_gguf_rotary(const ModelConfig& model, GgufDescription& description);
+
+// The value of yarn_log_multiplier for a factor, as a file has it, and the factor that it says.
+double gguf_yarn_key(double factor);
+double gguf_yarn_factor(double key);
 
 }  // namespace piton

@@ -1,6 +1,7 @@
 #include "gguf/gguf_source.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <utility>
 
@@ -48,9 +49,11 @@ GgufDescription description_of(const GgufFile& file) {
   return description;
 }
 
-// Stacked matrices are one below the other, as are stacked vectors.
+// Stacked matrices are one below the other, as are stacked vectors; a vector may be a matrix of one
+// row.
 Shape matrix_shape(const GgufTensor& tensor, bool vectors) {
   const std::vector<std::int64_t>& shape = tensor.shape;
+  if (!vectors && shape.size() == 1) return Shape{1, shape[0]};
   if (vectors && shape.size() == 2) return Shape{shape[0] * shape[1]};
   return shape.size() < 3 ? Shape(shape) : Shape{shape[0] * shape[1], shape[2]};
 }
@@ -65,6 +68,14 @@ struct Rows {
         last(run.start[0] + (run.end + columns - 1) / columns) {}
 };
 
+// Of layers that predict later tokens, which are after those of the model.
+bool is_of_later_layer(const std::string& name, std::int64_t layers) {
+  if (!name.starts_with("blk.")) return false;
+  std::int64_t layer = 0;
+  const auto parsed = std::from_chars(name.data() + 4, name.data() + name.size(), layer);
+  return parsed.ec == std::errc() && layer >= layers;
+}
+
 void subtract_one(float* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) values[i] -= 1;
 }
@@ -75,8 +86,17 @@ GgufSource::GgufSource(const std::filesystem::path& path) : file_(path) {
   const GgufDescription description = description_of(file_);
   architecture_ = gguf_architecture(description.architecture, where());
   model_ = gguf_model(description, where());
+  architecture_.joint_key_value = description.shapes.contains("blk.0.attn_kv_b.weight");
   find_tensors();
   decide_head();
+}
+
+const std::string& GgufSource::family() const {
+  const bool sigmoids = model_.experts && model_.experts->score == ScoreKind::kSigmoid;
+  if (sigmoids && !architecture_.family_of_sigmoids.empty())
+    return architecture_.family_of_sigmoids;
+  const bool other = model_.experts && !architecture_.family_of_experts.empty();
+  return other ? architecture_.family_of_experts : architecture_.families.front();
 }
 
 void GgufSource::find_tensors() {
@@ -94,6 +114,7 @@ void GgufSource::find_tensors() {
     }
   }
   for (const auto& [name, tensor] : stored) {
+    if (architecture_.has_later_layers && is_of_later_layer(name, model_.layers)) continue;
     if (!wanted.contains(name) && !is_table(name)) surplus.push_back(name);
   }
   if (!missing.empty()) {
@@ -110,10 +131,12 @@ void GgufSource::find_tensors() {
     const auto shape = shapes.find(place.canonical);
     if (shape == shapes.end()) continue;
     const GgufTensor& tensor = *stored.at(place.name);
-    const bool decoded = is_quantized(tensor.type) || place.from_one;
+    const GgufTensor* values = place.values.empty() ? nullptr : stored.at(place.values);
+    const bool differ = values != nullptr && values->type != tensor.type;
+    const bool decoded = is_quantized(tensor.type) || place.from_one || differ;
     const DType dtype = decoded ? DType::kF32 : plain_dtype(tensor.type);
     const std::string canonical = place.canonical;
-    places_[canonical] = {std::move(place), {canonical, dtype, shape->second}, &tensor};
+    places_[canonical] = {std::move(place), {canonical, dtype, shape->second}, &tensor, values};
   }
 }
 
@@ -141,6 +164,7 @@ std::vector<CanonicalTensor> GgufSource::tensors(TensorKind kind) const {
 void GgufSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
   const Place& place = places_.at(name);
   if (run.begin >= run.end) return;
+  if (place.values != nullptr) return read_heads(place, run, dtype, dst);
   const bool as_stored =
       place.place.turned == 0 && !place.place.from_one && !is_quantized(place.stored->type);
   if (!as_stored) return read_rows(place, run, dtype, dst);
@@ -155,7 +179,9 @@ void GgufSource::read(const std::string& name, const TensorRun& run, DType dtype
 
 std::optional<CodeFormat> GgufSource::stored_format(const std::string& name) const {
   const auto found = places_.find(name);
-  if (found == places_.end() || found->second.tensor.shape.ndim() != 2) return std::nullopt;
+  if (found == places_.end() || found->second.tensor.shape.ndim() != 2 ||
+      found->second.values != nullptr)
+    return std::nullopt;
   const GgmlType type = found->second.stored->type;
   return has_codes(type) ? std::optional(code_format_of(type)) : std::nullopt;
 }
@@ -201,6 +227,48 @@ void GgufSource::read_rows(const Place& place, const TensorRun& run, DType dtype
       convert_values(
           reinterpret_cast<const std::byte*>(values.data() + first_column + from - region),
           DType::kF32, dst + (from - run.begin) * size_bytes(dtype), dtype, to - from);
+    }
+  }
+}
+
+// The rows of `stored` from number `first_row` on: as many as fill `values`.
+void GgufSource::decode(const GgufTensor& stored, std::int64_t first_row,
+                        std::span<float> values) const {
+  const std::int64_t columns = stored.shape.back();
+  const std::int64_t row_bytes = columns / block_values(stored.type) * block_bytes(stored.type);
+  std::vector<std::byte> raw(static_cast<std::size_t>(std::ssize(values) / columns * row_bytes));
+  file_.file().read_at(file_.offset(stored) + first_row * row_bytes, raw);
+  decode_blocks(stored.type, raw.data(), std::ssize(values), values.data());
+}
+
+// A head at a time: its keys [columns, own] and values [value, columns] become rows of
+// [own + value, columns].
+void GgufSource::read_heads(const Place& place, const TensorRun& run, DType dtype,
+                            std::byte* dst) const {
+  const std::int64_t head = place.place.head;
+  const std::int64_t own = place.place.own;
+  const std::int64_t columns = place.tensor.shape[1];
+  const Rows rows(run);
+  std::vector<float> keys(static_cast<std::size_t>(columns * own));
+  std::vector<float> values(static_cast<std::size_t>(head * columns));
+  for (std::int64_t number = rows.first / head; number * head < rows.last; ++number) {
+    decode(*place.stored, number * columns, keys);
+    for (std::int64_t i = 0; i < own; ++i) {
+      for (std::int64_t j = 0; j < columns; ++j)
+        values[static_cast<std::size_t>(i * columns + j)] =
+            keys[static_cast<std::size_t>(j * own + i)];
+    }
+    decode(*place.values, number * (head - own),
+           std::span(values).subspan(static_cast<std::size_t>(own * columns)));
+    const std::int64_t last = std::min((number + 1) * head, rows.last);
+    for (std::int64_t row = std::max(number * head, rows.first); row < last; ++row) {
+      const std::int64_t region = (row - run.start[0]) * rows.columns;  // its first element there
+      const std::int64_t from = std::max(run.begin, region);
+      const std::int64_t to = std::min(run.end, region + rows.columns);
+      const float* source =
+          values.data() + (row - number * head) * columns + run.start[1] + from - region;
+      convert_values(reinterpret_cast<const std::byte*>(source), DType::kF32,
+                     dst + (from - run.begin) * size_bytes(dtype), dtype, to - from);
     }
   }
 }

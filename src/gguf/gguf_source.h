@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,10 +29,7 @@ class GgufSource final : public TensorSource {
   const GgufArchitecture& architecture() const { return architecture_; }
   const ModelConfig& model() const { return model_; }
   // model_type of a Hugging Face folder that is made from it.
-  const std::string& family() const {
-    const bool other = model_.experts && !architecture_.family_of_experts.empty();
-    return other ? architecture_.family_of_experts : architecture_.families.front();
-  }
+  const std::string& family() const;
 
   // How a canonical tensor is stored in this file.
   GgmlType stored_type(const std::string& name) const { return places_.at(name).stored->type; }
@@ -49,11 +47,14 @@ class GgufSource final : public TensorSource {
     GgufPlace place;
     CanonicalTensor tensor;
     const GgufTensor* stored = nullptr;
+    const GgufTensor* values = nullptr;  // GgufPlace::values
   };
 
   void find_tensors();
   void decide_head();
   void read_rows(const Place& place, const TensorRun& run, DType dtype, std::byte* dst) const;
+  void read_heads(const Place& place, const TensorRun& run, DType dtype, std::byte* dst) const;
+  void decode(const GgufTensor& stored, std::int64_t first_row, std::span<float> values) const;
 
   GgufFile file_;
   GgufArchitecture architecture_;

@@ -25,6 +25,7 @@ struct Written {
   std::vector<std::int64_t> shape;
   GgmlType type = GgmlType::kF32;
   bool from_one = false;
+  bool of_latents = false;                    // keys or values of latent attention
   const std::vector<float>* table = nullptr;  // of the configuration: instead of the assembly
 };
 
@@ -42,6 +43,35 @@ void add_parts(const GgufPlace& place, const std::string& canonical, const Shape
     }
     assembly.parts.push_back(std::move(part));
   }
+}
+
+// Of latent attention: the keys of each head, turned, below one another.
+Assembly keys_of_latents(const GgufPlace& place, const std::vector<std::int64_t>& dims) {
+  const std::int64_t columns = dims[1];
+  Assembly keys{.name = place.name,
+                .shape = {dims[0] * columns, place.own},
+                .transposed = true,
+                .matrices = dims[0]};
+  for (std::int64_t head = 0; head < dims[0]; ++head) {
+    keys.parts.push_back({.name = place.canonical,
+                          .start = {head * place.head, 0},
+                          .extent = {place.own, columns},
+                          .matrix = head});
+  }
+  return keys;
+}
+
+// The values of each head below one another.
+Assembly values_of_latents(const GgufPlace& place, const std::vector<std::int64_t>& dims) {
+  const std::int64_t width = dims[1];
+  Assembly values{.name = place.values, .shape = {dims[0] * width, dims[2]}};
+  for (std::int64_t head = 0; head < dims[0]; ++head) {
+    values.parts.push_back({.name = place.canonical,
+                            .start = {head * place.head + place.own, 0},
+                            .extent = {width, dims[2]},
+                            .row = head * width});
+  }
+  return values;
 }
 
 // The type of a source's tensors that are joined: that which holds all of them.
@@ -64,13 +94,16 @@ class SourceTypes {
   std::map<std::string, GgmlType> types_;
 };
 
-GgmlType type_of(const Assembly& assembly, bool is_head, const SourceTypes& types,
+GgmlType type_of(const Written& tensor, bool is_head, const SourceTypes& types,
                  std::optional<GgmlType> wanted, GgufWritten& written) {
-  if (assembly.shape.ndim() == 1 || assembly.name == kPositionsName ||
+  const Assembly& assembly = tensor.assembly;
+  if (tensor.shape.size() == 1 || assembly.shape.ndim() == 1 || assembly.name == kPositionsName ||
       assembly.name.ends_with(kRouterEnd))
     return GgmlType::kF32;
   if (!wanted) return types.of(assembly);
   GgmlType type = *wanted;
+  // Blocks of turned keys are not those of any matrix of the model.
+  if (tensor.of_latents && is_quantized(type)) return GgmlType::kF16;
   if (type == GgmlType::kQ40 && is_head) type = GgmlType::kQ80;
   if ((type == GgmlType::kQ4K || type == GgmlType::kQ5K) && is_head) type = GgmlType::kQ6K;
   const bool k = is_quantized(type) && is_k_format(code_format_of(type));
@@ -106,12 +139,22 @@ std::vector<Written> tensors_of(const TensorSource& source, const ModelConfig& m
   for (const GgufPlace& place : gguf_places(architecture, model)) {
     const auto shape = shapes.find(place.name);
     if (shape == shapes.end()) continue;  // a tied head
+    if (!place.values.empty()) {
+      const std::vector<std::int64_t>& values = shapes.at(place.values);
+      tensors.push_back({.assembly = keys_of_latents(place, shape->second),
+                         .shape = shape->second,
+                         .of_latents = true});
+      tensors.push_back(
+          {.assembly = values_of_latents(place, values), .shape = values, .of_latents = true});
+      continue;
+    }
     const bool copy = place.name == kGgufHead && copies_head;
     const std::string own = copy ? "embedding.token.weight" : place.canonical;
     const auto [found, is_new] = index.try_emplace(place.name, tensors.size());
     if (is_new) {
       const std::vector<std::int64_t>& dims = shape->second;
-      const Shape rows = !place.stacked     ? Shape(dims)
+      const Shape rows = place.vector       ? Shape{1, dims[0]}
+                         : !place.stacked   ? Shape(dims)
                          : dims.size() == 2 ? Shape{dims[0] * dims[1]}
                                             : Shape{dims[0] * dims[1], dims[2]};
       tensors.push_back({.assembly = {.name = place.name, .shape = rows},
@@ -125,7 +168,7 @@ std::vector<Written> tensors_of(const TensorSource& source, const ModelConfig& m
     if (one.table != nullptr) continue;
     const bool is_head =
         one.assembly.name == kGgufHead || (model.tied && one.assembly.name == kGgufTable);
-    one.type = type_of(one.assembly, is_head, types, type, written);
+    one.type = type_of(one, is_head, types, type, written);
   }
   return tensors;
 }

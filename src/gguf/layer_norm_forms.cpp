@@ -1,4 +1,5 @@
-// Architectures with layer norms: GPT-NeoX, StarCoder 2, Nemotron and Command R.
+// Architectures with layer norms: GPT-NeoX, Falcon, StarCoder 2, Nemotron, Command R
+// and R7B, and Phi.
 #include "gguf/forms.h"
 #include "gguf/gguf_window.h"
 #include "model/families.h"
@@ -13,6 +14,18 @@ void read_gpt_neox(const GgufKeys& keys, ModelConfig& model) {
 
 void write_gpt_neox(const ModelConfig& model, GgufDescription& out) {
   out.add("use_parallel_residual", GgufValue::boolean(model.parallel_residual));
+}
+
+// llama.cpp computes the tanh form of GELU here too.
+ModelConfig falcon_facts() {
+  ModelConfig facts = gpt_neox_facts();
+  facts.biases = facts.qkv_biases = facts.output_bias = false;
+  facts.parallel_residual = true;
+  return facts;
+}
+
+void read_falcon(const GgufKeys& keys, ModelConfig& model) {
+  model.single_norm = !keys.has_tensor("blk.0.attn_norm_2.weight");
 }
 
 ModelConfig plain_mlp_facts(ActivationKind activation) {
@@ -42,6 +55,11 @@ void read_nemotron(const GgufKeys& keys, ModelConfig& model) {
   model.biases = keys.has_tensor("blk.0.ffn_up.bias");
 }
 
+void write_nemotron(const ModelConfig& model, GgufDescription&) {
+  if (model.heads * model.head_size != model.hidden)
+    throw Error(Fault::kData, "llama.cpp has heads that are together as wide as the stream there");
+}
+
 ModelConfig command_r_facts() {
   ModelConfig facts = llama_facts();
   facts.norm = NormKind::kLayer;
@@ -59,6 +77,23 @@ void write_command_r(const ModelConfig& model, GgufDescription& out) {
   out.add("logit_scale", GgufValue::f32(1 / model.logit_divisor));
 }
 
+// Layers without the window have no positions, which llama.cpp takes for granted.
+void read_cohere2(const GgufKeys& keys, ModelConfig& model) {
+  read_command_r(keys, model);
+  model.window_before = keys.size("attention.sliding_window") - 1;
+  read_gguf_pattern(keys, 4, model);
+  model.no_rotary_every = model.full_attention_every;
+}
+
+void write_cohere2(const ModelConfig& model, GgufDescription& out) {
+  write_command_r(model, out);
+  write_required_gguf_window(model, out);
+  ModelConfig layers = model;
+  layers.window_before = model.max_positions;
+  layers.full_attention_every = model.no_rotary_every;
+  write_gguf_pattern(layers, 4, out);
+}
+
 }  // namespace
 
 std::vector<GgufArchitecture> layer_norm_forms() {
@@ -70,6 +105,14 @@ std::vector<GgufArchitecture> layer_norm_forms() {
            .packed_attention = true,
            .heads_fill_width = true,
            .copies_head = true},
+          {.name = "falcon",
+           .families = {"falcon"},
+           .facts = falcon_facts,
+           .read = read_falcon,
+           .packed_attention = true,
+           .whole_heads_turn = true,
+           .heads_fill_width = true,
+           .norms_in_turn = true},
           {.name = "starcoder2",
            .families = {"starcoder2"},
            .facts = starcoder2_facts,
@@ -80,6 +123,7 @@ std::vector<GgufArchitecture> layer_norm_forms() {
            .families = {"nemotron"},
            .facts = nemotron_facts,
            .read = read_nemotron,
+           .write = write_nemotron,
            .copies_head = true},
           {.name = "command-r",
            .families = {"cohere"},
@@ -89,7 +133,22 @@ std::vector<GgufArchitecture> layer_norm_forms() {
            .keeps_pairs = true,
            .whole_heads_turn = true,
            .heads_fill_width = true,
-           .ties_head = true}};
+           .ties_head = true},
+          {.name = "cohere2",
+           .families = {"cohere2"},
+           .facts = command_r_facts,
+           .read = read_cohere2,
+           .write = write_cohere2,
+           .keeps_pairs = true,
+           .whole_heads_turn = true,
+           .heads_fill_width = true,
+           .ties_head = true,
+           .has_window = true},
+          {.name = "phi2",
+           .families = {"phi"},
+           .facts = phi_facts,
+           .heads_fill_width = true,
+           .copies_head = true}};
 }
 
 }  // namespace piton

@@ -13,13 +13,14 @@
 #include "huggingface/config_keys.h"
 #include "huggingface/hf_source.h"
 #include "support/errors.h"
-#include "support/temp_folder.h"
+#include "unit/gguf/written_gguf.h"
 #include "unit/huggingface/hf_folder.h"
 
 namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
+using test::floats_of;
 using test::HfFolder;
 using testing::HasSubstr;
 
@@ -51,29 +52,12 @@ class GgufOfExperts : public testing::Test {
   }
 
   fs::path write(const fs::path& folder, std::optional<GgmlType> type = {}) {
-    HfSource source(folder);
-    const GgufDescription description =
-        describe_gguf(source.model(), source.config().word("model_type"), source.where());
-    const fs::path path = dir_ / fmt::format("{}.gguf", ++files_);
-    const GgufWriteOptions options{
-        .type = type,
-        .entries = {{"general.architecture", GgufValue::string(description.architecture)}}};
-    write_gguf(path, source, model_in_gguf(source.model()), description, options);
-    return path;
+    return files_.write(folder, type);
   }
 
   // What is wrong with the Mixtral of the golden folder, with another head.
   std::string refusal(const std::function<void(GgufHeader&)>& edit) {
-    const fs::path path = write(test::golden_folder("mixtral"));
-    {
-      GgufFile file(path);
-      GgufHeader header = file.header();
-      std::string data(static_cast<std::size_t>(file.file().size_bytes() - header.data_begin), 0);
-      file.file().read_at(header.data_begin, std::as_writable_bytes(std::span(data)));
-      edit(header);
-      write_text_file(path, make_gguf_header(header) + data);
-    }
-    return message_of(Fault::kData, [&] { GgufSource source(path); });
+    return files_.refusal(test::golden_folder("mixtral"), edit);
   }
 
   static const GgufTensor& tensor(const GgufSource& source, const std::string& name) {
@@ -81,16 +65,8 @@ class GgufOfExperts : public testing::Test {
   }
 
   HfFolder qwen_{"qwen3-moe"};
-  TempFolder dir_;
-  int files_ = 0;
+  test::GgufWorkshop files_;
 };
-
-std::vector<float> floats_of(TensorSource& source, const CanonicalTensor& tensor) {
-  std::vector<float> values(static_cast<std::size_t>(tensor.shape.elements()));
-  source.read(tensor.name, whole_run(tensor.shape), DType::kF32,
-              reinterpret_cast<std::byte*>(values.data()));
-  return values;
-}
 
 TEST_F(GgufOfExperts, OfEveryTypeIsReadAsItWasWritten) {
   for (const std::int64_t width : {18, 32, 256}) {
@@ -185,16 +161,9 @@ TEST_F(GgufOfExperts, WhoseRulesLlamaCppDoesNotHaveIsRefused) {
 
 TEST_F(GgufOfExperts, WhoseKeysContradictItsTensorsIsRefused) {
   const auto set = [](GgufHeader& header, const std::string& key, std::int64_t value) {
-    const auto found = std::ranges::find(header.entries, key, &GgufEntry::key);
-    if (found == header.entries.end()) {
-      header.entries.push_back({key, GgufValue::u32(value)});
-    } else {
-      found->value = GgufValue::u32(value);
-    }
+    test::set_entry(header, key, GgufValue::u32(value));
   };
-  const auto named = [](GgufHeader& header, const std::string& name) -> GgufTensor& {
-    return *std::ranges::find(header.tensors, name, &GgufTensor::name);
-  };
+  const auto named = test::tensor_of;
   EXPECT_THAT(refusal([&](GgufHeader& h) { set(h, "llama.expert_count", 65536); }),
               HasSubstr("blk.0.ffn_down_exps.weight is [5, 32, 22], wanted matrices of 65536 "
                         "experts, as the keys say"));
@@ -245,6 +214,96 @@ TEST_F(GgufOfExperts, HasItsWidthFromEitherKey) {
   description.entries.pop_back();
   description.add("expert_feed_forward_length", GgufValue::u32(18));
   EXPECT_EQ(gguf_model(description, "x").ffn_hidden, 18);
+}
+
+// llama.cpp has experts in all layers of Qwen 2 MoE.
+TEST_F(GgufOfExperts, OfQwen2HasTheMlpThatAllTokensShare) {
+  HfFolder folder("qwen2-moe");
+  EXPECT_THAT(message_of(Fault::kData, [&] { write(folder.path()); }),
+              HasSubstr("as \"qwen2moe\": llama.cpp has experts in all layers there"));
+  folder.edit_config(
+      [](nlohmann::ordered_json& config) { config["mlp_only_layers"] = nlohmann::json::array(); });
+  const std::string first = "model.layers.0.mlp.";
+  std::erase_if(folder.tensors, [&](const auto& one) { return one.first.starts_with(first); });
+  const std::map<std::string, Tensor> tensors = folder.tensors;
+  for (const auto& [name, tensor] : tensors) {
+    const std::string second = "model.layers.1.mlp.";
+    if (name.starts_with(second)) folder.tensors[first + name.substr(second.size())] = tensor;
+  }
+  folder.write();
+  for (const std::optional<GgmlType> type : {std::optional<GgmlType>{}, {GgmlType::kQ80}}) {
+    GgufSource source(write(folder.path(), type));
+    EXPECT_EQ(source.architecture().name, "qwen2moe");
+    EXPECT_EQ(tensor(source, "blk.0.ffn_gate_inp_shexp.weight").shape,
+              (std::vector<std::int64_t>{32}));
+    EXPECT_EQ(tensor(source, "blk.0.ffn_gate_inp_shexp.weight").type, GgmlType::kF32);
+    HfSource original(folder.path());
+    EXPECT_EQ(model_difference(model_in_gguf(original.model()), source.model()), "");
+    AsGgufHolds held(original, source);
+    for (const CanonicalTensor& one : original.tensors(TensorKind::kWeight))
+      EXPECT_EQ(floats_of(source, one), floats_of(held, one)) << one.name;
+  }
+}
+
+TEST_F(GgufOfExperts, WhoseFormLlamaCppDoesNotHaveIsRefused) {
+  const auto refused = [](const std::string& golden, void (*change)(ExpertFacts & facts)) {
+    ModelConfig model = HfSource(test::golden_folder(golden)).model();
+    change(*model.experts);
+    return message_of(Fault::kData, [&] { describe_gguf(model, "", "x"); });
+  };
+  EXPECT_THAT(refused("mixtral", [](ExpertFacts& facts) { facts.shared_ffn_hidden = 8; }),
+              HasSubstr("as \"llama\": llama.cpp has no MLP that all tokens share there"));
+  EXPECT_THAT(refused("mixtral", [](ExpertFacts& facts) { facts.choice_bias = true; }),
+              HasSubstr("as \"llama\": llama.cpp has no bias of the choice there"));
+  EXPECT_THAT(refused("glm4-moe", [](ExpertFacts& facts) { facts.dense_layers = {1}; }),
+              HasSubstr("as \"glm4moe\": llama.cpp has experts in all layers after the first one "
+                        "with experts there"));
+  EXPECT_THAT(refused("glm4-moe", [](ExpertFacts& facts) { facts.choice_bias = false; }),
+              HasSubstr("as \"glm4moe\": llama.cpp has a bias of the choice there"));
+  EXPECT_THAT(refused("glm4-moe", [](ExpertFacts& facts) { facts.shared_ffn_hidden = 0; }),
+              HasSubstr("as \"glm4moe\": llama.cpp has an MLP that all tokens share there"));
+  EXPECT_THAT(
+      refused("glm4-moe", [](ExpertFacts& facts) { facts.shared_ffn_hidden = 15; }),
+      HasSubstr("as \"glm4moe\": llama.cpp has an MLP that all tokens share only as wide as "
+                "some experts together there"));
+  EXPECT_THAT(refused("glm4-moe", [](ExpertFacts& facts) { facts.groups.largest = 1; }),
+              HasSubstr("as \"glm4moe\": there is no word for its experts"));
+}
+
+// The norm of all key heads of OLMoE is as wide as that of all query heads in llama.cpp.
+TEST_F(GgufOfExperts, OfOlmoeHasAKeyValueHeadForEachHead) {
+  ModelConfig model = HfSource(test::golden_folder("olmoe")).model();
+  EXPECT_THAT(message_of(Fault::kData, [&] { describe_gguf(model, "olmoe", "x"); }),
+              HasSubstr("as \"olmoe\": llama.cpp has a key-value head for each head there"));
+  model.groups = model.heads;
+  const GgufDescription description = describe_gguf(model, "olmoe", "x");
+  EXPECT_EQ(description.architecture, "olmoe");
+  EXPECT_THAT(description.shapes.at("blk.1.attn_k_norm.weight"), testing::ElementsAre(32));
+}
+
+TEST_F(GgufOfExperts, WhoseKeysSayAnotherRuleIsRefused) {
+  const auto refused = [&](const std::string& golden, const std::string& key, std::int64_t value) {
+    return files_.refusal(test::golden_folder(golden), [&](GgufHeader& header) {
+      test::set_entry(header, key, GgufValue::u32(value));
+    });
+  };
+  EXPECT_THAT(refused("glm4-moe", "glm4moe.expert_gating_func", 4),
+              HasSubstr("glm4moe.expert_gating_func: got 4, wanted 1, a softmax, or 2, sigmoids"));
+  EXPECT_THAT(refused("glm4-moe", "glm4moe.leading_dense_block_count", 2),
+              HasSubstr("glm4moe.leading_dense_block_count: got 2, wanted fewer than block_count"));
+  EXPECT_THAT(refused("glm4-moe", "glm4moe.leading_dense_block_count", 0),
+              HasSubstr("missing tensor blk.0.ffn_down_exps.weight; is the copy complete?"));
+  EXPECT_THAT(refused("glm4-moe", "glm4moe.expert_shared_count", 2),
+              HasSubstr("blk.1.ffn_down_shexp.weight is [32, 14], the keys say [32, 28]"));
+  EXPECT_THAT(refused("glm4-moe", "glm4moe.expert_shared_count", 2147483647),
+              HasSubstr("glm4moe.expert_shared_count: got 2147483647, wanted so many that the MLP "
+                        "of all tokens is narrower than 2^31"));
+  EXPECT_THAT(
+      refused("glm4-moe", "glm4moe.expert_group_count", 3),
+      HasSubstr("describes a model that cannot be: --moe-router-num-groups: got 3, wanted a "
+                "divisor of --num-experts, which is 8"));
+  EXPECT_THAT(refused("ernie4.5-moe", "ernie4_5-moe.interleave_moe_layer_step", 2),
+              HasSubstr("ernie4_5-moe.interleave_moe_layer_step: got 2, wanted 1"));
 }
 
 }  // namespace
