@@ -52,6 +52,14 @@ if(NOT code EQUAL 0 OR NOT count EQUAL 16)
 endif()
 expect_losses(score "${wanted}" "${rewards}")
 
+# A nearly uniform distribution writes bytes that are no characters: rewards read them as U+FFFD.
+expect(RUN ${grpo} --rollout-temperature 100 --log-completions 16 --data-path ${WORK}/chats.jsonl --reward model pattern
+  --reward-model ${WORK}/judge --reward-pattern "(?s).*" --train-iters 1 --save ${WORK}/bytes CODE 0)
+file(READ ${WORK}/bytes/completions.jsonl answers)
+if(NOT answers MATCHES "�" OR answers MATCHES "�[^\n]*\"reward_pattern\":0")
+  message(FATAL_ERROR "answers with bytes that are no characters, which match (?s).*:\n${answers}")
+endif()
+
 # The losses, rewards and answers of a run.
 function(figures_of folder out)
   file(STRINGS ${folder}/metrics.jsonl lines)
