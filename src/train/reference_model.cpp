@@ -295,24 +295,21 @@ void check_head(const PretrainOptions& options, const RunPlan& plan) {
 }
 
 void add_second_models(const PretrainOptions& options, RunPlan& plan) {
-  const auto description_in = [](const std::string& folder) {
-    return open_model({.path = model_paths(folder, "").base}).model;
-  };
   const ModelConfig& own = plan.session.model;
   if (const std::string& folder = options.preferences.ref_model; !folder.empty()) {
     plan.reference = settings_of_second(
-        plan.session, described_reference(folder, description_in(folder), own, plan.sequence));
+        plan.session, described_reference(folder, described_model(folder), own, plan.sequence));
   }
   if (const std::string& folder = options.teaching.teacher_model; !folder.empty()) {
     plan.teacher = settings_of_second(
-        plan.session, described_teacher(folder, description_in(folder), own, plan.sequence));
+        plan.session, described_teacher(folder, described_model(folder), own, plan.sequence));
   }
   if (const std::string& folder = options.rollouts.reward_model; !folder.empty()) {
-    plan.judge = settings_of_second(plan.session, described_judge(folder, description_in(folder)));
+    plan.judge = settings_of_second(plan.session, described_judge(folder, described_model(folder)));
   }
   if (options.preferences.has_critic()) {
     plan.critic = settings_of_critic(options, plan.session,
-                                     description_in(start_of_critic(options)), plan.sequence);
+                                     described_model(start_of_critic(options)), plan.sequence);
   }
 }
 
