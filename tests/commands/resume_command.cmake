@@ -63,6 +63,14 @@ in(here 2 "--finetune: starts a new run: piton pretrain --finetune --load parts"
 in(here 3 "nowhere" resume nowhere)
 in(here 3 "hf[^\n]*not a run" resume hf)
 
+# From another folder, files of the user are where the start found them.
+file(WRITE ${WORK}/here/ask.txt "To be\n")
+file(WRITE ${WORK}/here/word.toml "name = \"word\"\nkind = \"perplexity\"\nprompt = \"{text}\"\n")
+file(WRITE ${WORK}/here/word.jsonl "{\"text\": \"to be or not\"}\n")
+in(here 0 "" pretrain ${run} --save asks --exit-interval 2 --eval-interval 2 --sample-prompts ask.txt
+   --sample-prompts-tokens 2 --eval-tasks word.toml --eval-tasks-interval 2 --eval-tasks-data-path word.jsonl)
+in(there 0 "tasks at iteration 4" resume ../here/asks)
+
 # The newest checkpoint is gone, its manifest, or the tracker is damaged: an older one is named, and taken if allowed.
 in(here 0 "" pretrain ${run} --save kept --save-interval 2)
 set(older "an older checkpoint is there, iter_0000004: --allow-fallback takes it")
