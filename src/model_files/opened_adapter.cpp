@@ -59,6 +59,11 @@ OpenedAdapter open_gguf(const fs::path& path, const OpenedModel& base) {
   return opened;
 }
 
+void set_head(const NativeConfig& adapters, OpenedModel& base) {
+  const LabelOptions& labels = adapters.model.labels;
+  if (labels.number() > 0) make_classifier(base, labels.wanted());
+}
+
 OpenedAdapter open_checkpoint(const fs::path& checkpoint, OpenedModel& base) {
   const NativeConfig config = read_native_config(checkpoint);
   if (!config.lora.given()) {
@@ -67,8 +72,7 @@ OpenedAdapter open_checkpoint(const fs::path& checkpoint, OpenedModel& base) {
                 "--lora-target-modules",
                 checkpoint.string());
   }
-  if (const LabelOptions& labels = config.model.labels; labels.number() > 0)
-    make_classifier(base, labels.wanted());
+  set_head(config, base);
   OpenedAdapter opened{.kind = "adapters of a run"};
   opened.adapters = config.lora.resolve(base.model);
   const Manifest manifest = read_manifest(checkpoint);
@@ -196,6 +200,14 @@ ModelPaths model_paths(const fs::path& load, const fs::path& lora_load) {
                 load.string(), base, load.string());
   }
   return {base, load};
+}
+
+ModelConfig described_model(const fs::path& path) {
+  const ModelPaths paths = model_paths(path, "");
+  OpenedModel opened = open_model({.path = paths.base});
+  if (!paths.adapters.empty())
+    set_head(read_native_config(find_checkpoint(paths.adapters)), opened);
+  return opened.model;
 }
 
 void take_chat_templates(const OpenedAdapter& adapter, OpenedModel& base) {

@@ -52,6 +52,10 @@ struct ModelPaths {
 // Error(kUsage) if `load` is a run of adapters and `lora_load` is given too.
 ModelPaths model_paths(const std::filesystem::path& load, const std::filesystem::path& lora_load);
 
+// The model in `path`, of which no weights are read: of a run of adapters its base, with the head
+// that is trained with them. Throws as model_paths() and open_model().
+ModelConfig described_model(const std::filesystem::path& path);
+
 // A model with adapters has the chat templates that it was trained with, if the adapters have some.
 void take_chat_templates(const OpenedAdapter& adapter, OpenedModel& base);
 

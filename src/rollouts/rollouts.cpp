@@ -17,6 +17,7 @@
 #include "rollouts/answer_losses.h"
 #include "rollouts/token_advantages.h"
 #include "rollouts/value_bytes.h"
+#include "text/unicode/utf8.h"
 
 namespace piton {
 namespace {
@@ -124,12 +125,14 @@ std::vector<Rollouts::Answer> Rollouts::write_answers(
   return answers;
 }
 
+// Tokens of a part of a character, or of bytes that are none, are U+FFFD, as in every other place
+// that shows what a model writes: templates and patterns take well-formed texts only.
 std::string Rollouts::text_of(const Answer& answer) const {
   StreamDecoder decoder(tokenizer_, DecodeOptions{.skip_special_tokens = true});
   decoder.start_after(answer.question->ids);
   std::string text;
   for (const std::int32_t id : answer.ids) text += decoder.push(id);
-  return text + decoder.finish();
+  return replace_bad_utf8(text + decoder.finish());
 }
 
 // The rewards of each name, of all answers.

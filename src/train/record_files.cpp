@@ -76,6 +76,7 @@ PreprocessOptions preprocess_options(const PretrainOptions& options, const std::
   const RecordFileOptions& records = options.records;
   PreprocessOptions made;
   made.input = {file};
+  made.skip_option = "piton preprocess --on-error skip";
   made.workers = reading.workers;
   made.map_keys = records.map_keys;
   made.instruct.handler_name = records.handler_name;

@@ -8,6 +8,7 @@
 #include "checkpoint/load_values.h"
 #include "model/label_head.h"
 #include "model_files/label_base.h"
+#include "model_files/model_format.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
 #include "preferences/reward_objective.h"
@@ -148,6 +149,15 @@ std::string start_of_critic(const PretrainOptions& options) {
   throw Error(Fault::kUsage, "--stage ppo: no model for the critic; give --critic-model DIR");
 }
 
+// Whether no model is read for the critic: it has the shape of the policy, and its values come from
+// the checkpoint from which the run continues, under --allow-fallback perhaps not the newest one.
+bool continues_critic_of_policy(const PretrainOptions& options) {
+  const LoopOptions& loop = options.loop;
+  return options.rollouts.ppo.critic_model.empty() && options.rollouts.reward_model.empty() &&
+         !options.lora.given() && !loop.finetune && !loop.load.empty() &&
+         model_format_of(loop.load) == ModelFormat::kPiton;
+}
+
 // Without dropout: values of one text are compared with one another. `start`: with a head of
 // rewards, or over the vocabulary.
 SessionSettings settings_of_critic(const PretrainOptions& options, const SessionSettings& policy,
@@ -176,14 +186,23 @@ SessionSettings settings_of_critic(const PretrainOptions& options, const Session
 
 std::unique_ptr<Critic> open_critic(const PretrainOptions& options, const Machine& machine,
                                     Communicator& everyone, Session& policy) {
-  OpenedModel opened = open_folder(start_of_critic(options), everyone);
-  const SessionSettings settings =
-      settings_of_critic(options, policy.settings(), opened.model, options.loop.sequence);
-  make_reward_model(opened);
+  std::unique_ptr<Session> session;
+  if (continues_critic_of_policy(options)) {
+    const SessionSettings& own = policy.settings();
+    session = std::make_unique<Session>(
+        machine, policy.mesh(), settings_of_critic(options, own, own.model, options.loop.sequence));
+    session->initialize();  // which lasts if nothing is saved yet
+  } else {
+    OpenedModel opened = open_folder(start_of_critic(options), everyone);
+    const SessionSettings settings =
+        settings_of_critic(options, policy.settings(), opened.model, options.loop.sequence);
+    make_reward_model(opened);
+    session = loaded_session(opened, settings, machine, policy.mesh());
+  }
   const PpoOptions& ppo = options.rollouts.ppo;
   const double rate = ppo.critic_lr ? *ppo.critic_lr / options.learning_rate.lr : 1;
   auto critic = std::make_unique<Critic>(
-      Critic{.session = loaded_session(opened, settings, machine, policy.mesh()),
+      Critic{.session = std::move(session),
              .objective = ValueObjective({.clip = ppo.value_clip, .weight = ppo.value_weight}),
              .rate = rate});
   critic->session->set_objective(&critic->objective);
@@ -295,24 +314,22 @@ void check_head(const PretrainOptions& options, const RunPlan& plan) {
 }
 
 void add_second_models(const PretrainOptions& options, RunPlan& plan) {
-  const auto description_in = [](const std::string& folder) {
-    return open_model({.path = model_paths(folder, "").base}).model;
-  };
   const ModelConfig& own = plan.session.model;
   if (const std::string& folder = options.preferences.ref_model; !folder.empty()) {
     plan.reference = settings_of_second(
-        plan.session, described_reference(folder, description_in(folder), own, plan.sequence));
+        plan.session, described_reference(folder, described_model(folder), own, plan.sequence));
   }
   if (const std::string& folder = options.teaching.teacher_model; !folder.empty()) {
     plan.teacher = settings_of_second(
-        plan.session, described_teacher(folder, description_in(folder), own, plan.sequence));
+        plan.session, described_teacher(folder, described_model(folder), own, plan.sequence));
   }
   if (const std::string& folder = options.rollouts.reward_model; !folder.empty()) {
-    plan.judge = settings_of_second(plan.session, described_judge(folder, description_in(folder)));
+    plan.judge = settings_of_second(plan.session, described_judge(folder, described_model(folder)));
   }
   if (options.preferences.has_critic()) {
-    plan.critic = settings_of_critic(options, plan.session,
-                                     description_in(start_of_critic(options)), plan.sequence);
+    const ModelConfig start =
+        continues_critic_of_policy(options) ? own : described_model(start_of_critic(options));
+    plan.critic = settings_of_critic(options, plan.session, start, plan.sequence);
   }
 }
 

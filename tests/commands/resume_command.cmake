@@ -63,6 +63,34 @@ in(here 2 "--finetune: starts a new run: piton pretrain --finetune --load parts"
 in(here 3 "nowhere" resume nowhere)
 in(here 3 "hf[^\n]*not a run" resume hf)
 
+# From another folder, files of the user are where the start found them.
+file(WRITE ${WORK}/here/ask.txt "To be\n")
+file(WRITE ${WORK}/here/word.toml "name = \"word\"\nkind = \"perplexity\"\nprompt = \"{text}\"\n")
+file(WRITE ${WORK}/here/word.jsonl "{\"text\": \"to be or not\"}\n")
+in(here 0 "" pretrain ${run} --save asks --exit-interval 2 --eval-interval 2 --sample-prompts ask.txt
+   --sample-prompts-tokens 2 --eval-tasks word.toml --eval-tasks-interval 2 --eval-tasks-data-path word.jsonl)
+in(there 0 "tasks at iteration 4" resume ../here/asks)
+
+# The newest checkpoint is gone, its manifest, or the tracker is damaged: an older one is named, and taken if allowed.
+in(here 0 "" pretrain ${run} --save kept --save-interval 2)
+set(older "an older checkpoint is there, iter_0000004: --allow-fallback takes it")
+foreach(damage manifest folder tracker)
+  file(REMOVE_RECURSE ${WORK}/here/hurt)
+  file(COPY ${WORK}/here/kept/ DESTINATION ${WORK}/here/hurt)
+  if(damage STREQUAL "manifest")
+    file(REMOVE ${WORK}/here/hurt/iter_0000006/manifest.json)
+  else()
+    file(REMOVE_RECURSE ${WORK}/here/hurt/iter_0000006)
+  endif()
+  if(damage STREQUAL "tracker")
+    file(WRITE ${WORK}/here/hurt/latest_checkpointed_iteration.txt "six")
+  endif()
+  in(here 3 "${older}" resume hurt)
+  in(here 3 "${older}" pretrain ${run} --save hurt)
+  in(here 0 "warning: --allow-fallback: [^\n]*resumed hurt/iter_0000004: " resume hurt --allow-fallback)
+  expect_same_state(here/whole here/hurt)
+endforeach()
+
 # Ended before its first checkpoint: the same start again.
 in(here 0 "saved " pretrain ${run} --save early --exit-interval 1)
 file(REMOVE_RECURSE ${WORK}/here/early/iter_0000001)

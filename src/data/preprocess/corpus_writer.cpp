@@ -82,7 +82,7 @@ void CorpusWriter::enter_file(std::size_t file) {
 
 void CorpusWriter::add(EncodedBlock& block) {
   for (const BadRecord& bad : block.bad) {
-    if (options_.on_error == OnError::kFail) refuse_bad_record(bad);
+    if (options_.on_error == OnError::kFail) refuse_bad_record(bad, options_);
   }
   adding_ = true;
   if (block.file != journal_.place.file) {

@@ -35,8 +35,9 @@ struct RecordFileOptions {
              "chat template of the model)",
              rules("NAME")},
       prompt_type);
-    v(Option{"prompt-type-path", "JSON file with the template that --prompt-type names",
-             rules("FILE")},
+    v(Option{"prompt-type-path",
+             "JSON file with the template that --prompt-type names",
+             {.placeholder = "FILE"}},  // the samples that are made with it are compared
       prompt_type_path);
     v(Option{"map-keys",
              "JSON object that maps keys to their names in files of --data-path: "

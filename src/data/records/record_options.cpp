@@ -102,9 +102,9 @@ std::vector<InputFile> files_of(const RecordOptions& options, Log& log) {
   return files;
 }
 
-void refuse_bad_record(const BadRecord& bad) {
-  throw Error(Fault::kData, "{}; fix it, or count and leave out such records with --on-error skip",
-              describe(bad));
+void refuse_bad_record(const BadRecord& bad, const RecordOptions& options) {
+  throw Error(Fault::kData, "{}; fix it, or count and leave out such records with {}",
+              describe(bad), options.skip_option);
 }
 
 }  // namespace piton

@@ -29,6 +29,7 @@ struct RecordOptions {
   std::vector<std::string> json_keys = {"text"};
   std::string map_keys;
   OnError on_error = OnError::kFail;
+  std::string skip_option = "--on-error skip";  // for messages: how bad records are left out
   std::int64_t max_record_bytes = 64 << 20;
 
   template <typename Visitor>
@@ -100,6 +101,6 @@ std::vector<InputFile> files_of(const RecordOptions& options, Log& log);
 std::vector<std::size_t> sets_of_files(const RecordOptions& options);
 
 // Throws Error(kData) that names a record which cannot be used.
-[[noreturn]] void refuse_bad_record(const BadRecord& bad);
+[[noreturn]] void refuse_bad_record(const BadRecord& bad, const RecordOptions& options);
 
 }  // namespace piton

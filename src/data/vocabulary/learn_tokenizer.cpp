@@ -106,7 +106,7 @@ class CorpusCount {
   void take(BlockSummary summary, LearnReport& report) {
     constexpr std::size_t kShownBad = 5;
     for (BadRecord& bad : summary.bad) {
-      if (options_.on_error == OnError::kFail) refuse_bad_record(bad);
+      if (options_.on_error == OnError::kFail) refuse_bad_record(bad, options_);
       ++report.bad_records;
       if (report.first_bad.size() < kShownBad) report.first_bad.push_back(std::move(bad));
     }

@@ -169,8 +169,13 @@ std::string configuration_of(const PretrainOptions& settled) {
   for (std::string* path :
        {&stored.loop.save, &stored.loop.load, &stored.loop.lora_load, &stored.preferences.ref_model,
         &stored.rollouts.reward_model, &stored.rollouts.ppo.critic_model,
-        &stored.teaching.teacher_model, &stored.loop.tensorboard_dir, &stored.timing.trace}) {
+        &stored.teaching.teacher_model, &stored.loop.tensorboard_dir, &stored.timing.trace,
+        &stored.sample_prompts.file, &stored.records.prompt_type_path}) {
     make_absolute(*path);
+  }
+  for (std::string& path : stored.tasks.paths) make_absolute(path);
+  for (std::string& task : stored.tasks.tasks) {
+    if (task.ends_with(".toml") && task.find(',') == task.npos) make_absolute(task);
   }
   for (std::string* place : {&stored.offload.remote_device, &stored.offload.activations}) {
     if (*place != "none" && *place != "cpu") make_absolute(*place);

@@ -98,6 +98,29 @@ DataSets open_sets(const PretrainOptions& options, const SampleSettings& setting
   return sets;
 }
 
+// Corpora without weights are read once, where all others are read as often as a run needs.
+void check_length_of_training(const DataSets& sets, const DataOptions& data, std::int64_t samples) {
+  if (data.dataloader_type == DataloaderType::kCyclic || sets.train->size() >= samples) return;
+  const std::string why =
+      data.train_data_exact_num_epochs
+          ? fmt::format("--train-data-exact-num-epochs {} gives", *data.train_data_exact_num_epochs)
+          : "--data-path: several corpora without weights are read once, which gives";
+  throw Error(Fault::kData,
+              "{} {} samples for training, and the run needs {}; give weights (--data-path 1 A 1 "
+              "B), --num-train-epochs N, --dataloader-type cyclic, or fewer --train-iters",
+              why, sets.train->size(), samples);
+}
+
+// `samples`: those of all evaluations.
+void check_length_of_validation(const SampleSource& valid, std::int64_t samples) {
+  if (valid.size() >= samples) return;
+  throw Error(Fault::kData,
+              "--eval-iters: several corpora without weights are read once, which gives {} samples "
+              "for validation, and the evaluations of the run need {}; give weights (--data-path 1 "
+              "A 1 B), --full-validation, or fewer --eval-iters",
+              valid.size(), samples);
+}
+
 // Rows of this length can be divided over tensor and context ranks, as those of --seq-length can.
 std::int64_t length_multiple(const PretrainOptions& options, const ModelConfig& model) {
   const std::int64_t multiple = options.data.pad_to_multiple_of;
@@ -189,9 +212,15 @@ void RunData::open(const PretrainOptions& options, const RunPlan& plan, const To
   // A template puts special tokens into instruction data.
   if (tokenizer != nullptr && !options.data.is_instruction_dataset)
     special_tokens_ = have_special_tokens(corpora_, *tokenizer, notes_);
+  const LoopOptions& loop = options.loop;
+  if (!loop.skip_train) check_length_of_training(sets, options.data, plan.train_samples);
   train_ = std::make_unique<BatchSource>(sets.train, rules);
-  if (!options.loop.evaluates()) return;
+  if (!loop.evaluates()) return;
   open_validation(sets.valid.empty() ? nullptr : sets.valid[0].source, rules);
+  if (whole_validation_ || loop.skip_train) return;
+  const std::int64_t evaluations =
+      std::max<std::int64_t>(plan.train_iters - 1, 0) / loop.eval_interval + 1;
+  check_length_of_validation(valid_->samples(), evaluations * loop.eval_iters * global_batch_);
 }
 
 void RunData::open_validation(std::shared_ptr<const SampleSource> samples, BatchRules rules) {

@@ -25,24 +25,44 @@ std::string full_path(const fs::path& folder) {
   return error ? folder.string() : (full / "").parent_path().string();  // without a last slash
 }
 
-// The folder of the newest checkpoint of `run`; nullopt where nothing was saved.
-std::optional<fs::path> newest_in(const fs::path& run) {
-  if (holds_checkpoint(run)) return find_checkpoint(run);
+// What an older checkpoint is where the newest one is damaged: not mentioned, named by the error,
+// or taken (--allow-fallback).
+enum class Older { kIgnored, kNamed, kTaken };
+
+Older older_by(bool allow_fallback) { return allow_fallback ? Older::kTaken : Older::kNamed; }
+
+// The checkpoint of `run` before `iteration`, or its newest one. `error`, about the one that is not
+// to be read, is being handled; it is thrown if none is to be taken.
+fs::path older_instead(const fs::path& run, std::optional<std::int64_t> iteration, Older older,
+                       const Error& error) {
+  const bool looked_for = error.fault() == Fault::kData && older != Older::kIgnored;
+  const std::optional<fs::path> next = looked_for ? older_checkpoint(run, iteration) : std::nullopt;
+  if (!next) throw;
+  if (older == Older::kTaken) return *next;
+  throw Error(error.fault(), "{}; an older checkpoint is there, {}: --allow-fallback takes it",
+              error.what(), next->filename().string());
+}
+
+// The folder of the newest checkpoint of `run`; nullopt where nothing was saved. The tracker may be
+// damaged, or name a folder that is gone.
+std::optional<fs::path> newest_in(const fs::path& run, Older older) {
+  try {
+    if (holds_checkpoint(run)) return find_checkpoint(run);
+  } catch (const Error& error) {
+    return older_instead(run, {}, older, error);
+  }
   return older_checkpoint(run, {});
 }
 
-// The newest checkpoint that `read` does not find damaged.
+// The newest checkpoint of `run` that `read` does not find damaged. `run` may be one itself.
 template <typename Read>
-fs::path newest_whole(fs::path checkpoint, bool allow_fallback, Read&& read) {
+fs::path newest_whole(const fs::path& run, fs::path checkpoint, Older older, Read&& read) {
   for (;;) {
     try {
       read(checkpoint);
       return checkpoint;
     } catch (const Error& error) {
-      const std::optional<fs::path> next =
-          older_checkpoint(checkpoint.parent_path(), iteration_of(checkpoint.filename().string()));
-      if (!allow_fallback || error.fault() != Fault::kData || !next) throw;
-      checkpoint = *next;
+      checkpoint = older_instead(run, iteration_of(checkpoint.filename().string()), older, error);
     }
   }
 }
@@ -104,8 +124,9 @@ void start_from_pretrained(PretrainOptions& options, Communicator& ranks, Log& n
   LoopOptions& loop = options.loop;
   if (loop.pretrained_checkpoint.empty()) return;
   const std::string pretrained = found_by_first(ranks, [&] {
-    const bool exists = !loop.load.empty() && (model_format_of(loop.load) != ModelFormat::kPiton ||
-                                               newest_in(loop.load).has_value());
+    const bool exists =
+        !loop.load.empty() && (model_format_of(loop.load) != ModelFormat::kPiton ||
+                               newest_in(loop.load, older_by(loop.allow_fallback)).has_value());
     return exists ? std::string() : loop.pretrained_checkpoint;
   });
   if (!pretrained.empty()) phase(ranks, {}, [&] { check_pretrained(options); });
@@ -134,10 +155,11 @@ std::optional<fs::path> checkpoint_of_started_run(const LoopOptions& loop) {
 std::optional<fs::path> checkpoint_of_run_started_from(const fs::path& start_folder,
                                                        const LoopOptions& loop) {
   if (model_format_of(loop.save) != ModelFormat::kPiton) return std::nullopt;
-  const std::optional<fs::path> newest = newest_in(loop.save);
+  const Older older = older_by(loop.allow_fallback);
+  const std::optional<fs::path> newest = newest_in(loop.save, older);
   if (!newest) return std::nullopt;
   TrainState state;
-  const fs::path checkpoint = newest_whole(*newest, loop.allow_fallback, [&](const fs::path& one) {
+  const fs::path checkpoint = newest_whole(loop.save, *newest, older, [&](const fs::path& one) {
     state = read_state(one, read_manifest(one));
   });
   const auto start = state.facts.find(kStartFact);
@@ -153,12 +175,15 @@ std::string adopt_checkpoint(PretrainOptions& options, bool same_command) {
   fs::path checkpoint;
   try {
     const fs::path load = folder_to_load(loop);
-    if (!newest_in(load)) return "";  // the first start of a run, or CheckpointChoice says why
-    read_while_replaced([&] { return newest_in(load).value_or(fs::path()); },
+    // The base of adapters has to be whole.
+    const Older older = options.lora.given() ? Older::kIgnored : older_by(loop.allow_fallback);
+    if (!newest_in(load, older))
+      return "";  // the first start of a run, or CheckpointChoice says why
+    read_while_replaced([&] { return newest_in(load, older).value_or(fs::path()); },
                         [&](const fs::path& newest) {
-                          checkpoint = newest_whole(
-                              newest, loop.allow_fallback,
-                              [&](const fs::path& one) { stored = read_native_config(one); });
+                          checkpoint = newest_whole(load, newest, older, [&](const fs::path& one) {
+                            stored = read_native_config(one);
+                          });
                         });
   } catch (const Error&) {
     if (described) return "";  // the load says it, and whether an older one is there
@@ -193,10 +218,11 @@ RunToResume find_run(const fs::path& folder, bool allow_fallback) {
   const bool is_checkpoint = fs::exists(folder / kManifestName);
   const fs::path parent = (fs::absolute(folder) / "").parent_path().parent_path();
   RunToResume run{.save = is_checkpoint ? parent : folder};
-  if (const std::optional<fs::path> newest = newest_in(folder)) {
-    run.checkpoint =
-        newest_whole(*newest, allow_fallback && !is_checkpoint,
-                     [&](const fs::path& one) { run.text = read_config(one, read_manifest(one)); });
+  const Older older = older_by(allow_fallback);
+  if (const std::optional<fs::path> newest = newest_in(folder, older)) {
+    run.checkpoint = newest_whole(folder, *newest, older, [&](const fs::path& one) {
+      run.text = read_config(one, read_manifest(one));
+    });
     run.name = (run.checkpoint / kConfigName).string();
     return run;
   }

@@ -188,7 +188,7 @@ expect(RUN ${tune} --train_file ${WORK}/talks.jsonl --sequence_len 64 --adapter 
   ERR "--train_file: unknown option, did you mean --data-path" "did you mean --seq-length" "did you mean --lora-target-modules")
 file(WRITE ${WORK}/bad.jsonl "{\"prompt\": \"Why?\", \"completion\": 3}\n")
 expect(RUN ${tune} ${file} --data-path ${WORK}/bad.jsonl --save ${WORK}/none CODE 3
-  ERR "bad.jsonl: line 1 .byte 0.: key \"completion\" holds a number, wanted text")
+  ERR "bad.jsonl: line 1 .byte 0.: key \"completion\" holds a number, wanted text; fix it, or [^\n]* with piton preprocess --on-error skip")
 file(WRITE ${WORK}/bad.jsonl "{\"prompt\": \"Why?\", \"chosen\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}], "
                              "\"rejected\": [{\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}\n")
 expect(RUN ${tune} ${file} ${lora} --preference dpo --data-path ${WORK}/bad.jsonl --save ${WORK}/none CODE 3

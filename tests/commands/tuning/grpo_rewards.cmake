@@ -26,31 +26,45 @@ file(WRITE ${WORK}/texts.jsonl "${texts}")
 file(WRITE ${WORK}/chats.jsonl "${chats}")
 set(grpo finetune --stage grpo --load ${WORK}/base --num-generations 4 --max-completion-length 6 --seq-length 48
   --micro-batch-size 2 --global-batch-size 16 --lr 1e-3)
-set(judged --reward model --reward-model ${WORK}/judge)
 
-# Each reward is that of piton score --reward for the same conversation.
-expect(RUN ${grpo} --log-completions 16 --data-path ${WORK}/chats.jsonl ${judged} --train-iters 1 --save ${WORK}/chats CODE 0
-  ERR "answers are judged by ${WORK}/judge" "reward model: ")
-file(STRINGS ${WORK}/chats/completions.jsonl lines)
-set(conversations "")
-set(rewards "")
-foreach(line ${lines})
-  string(JSON answer GET "${line}" completion)
-  string(REPLACE "\n" "\\n" answer "${answer}")
-  string(JSON question GET "${line}" prompt 0 content)
-  string(APPEND conversations "{\"messages\": [{\"role\": \"user\", \"content\": \"${question}\"}, {\"role\": \"assistant\", \"content\": \"${answer}\"}]}\n")
-  string(JSON reward GET "${line}" reward_model)
-  list(APPEND rewards ${reward})
+# Each reward is that of piton score --reward for the same conversation: of a whole model, and of a run of adapters,
+# which is its base with the head that was trained with them.
+expect(RUN finetune --stage rm --load ${WORK}/base --split 100,0,0 --data-path ${WORK}/pairs --seq-length 64
+  --global-batch-size 4 --train-iters 6 --lr 1e-2 --lora-target-modules all-linear --lora-r 4
+  --save ${WORK}/judge-adapters CODE 0)
+foreach(judge judge judge-adapters)
+  set(run ${WORK}/chats-${judge})
+  expect(RUN ${grpo} --log-completions 16 --data-path ${WORK}/chats.jsonl --reward model --reward-model ${WORK}/${judge}
+    --train-iters 1 --save ${run} CODE 0 ERR "answers are judged by ${WORK}/${judge}" "reward model: ")
+  file(STRINGS ${run}/completions.jsonl lines)
+  set(conversations "")
+  set(rewards "")
+  foreach(line ${lines})
+    string(JSON answer GET "${line}" completion)
+    string(REPLACE "\n" "\\n" answer "${answer}")
+    string(JSON question GET "${line}" prompt 0 content)
+    string(APPEND conversations "{\"messages\": [{\"role\": \"user\", \"content\": \"${question}\"}, {\"role\": \"assistant\", \"content\": \"${answer}\"}]}\n")
+    string(JSON reward GET "${line}" reward_model)
+    list(APPEND rewards ${reward})
+  endforeach()
+  file(WRITE ${WORK}/conversations.jsonl "${conversations}")
+  execute_process(COMMAND ${PITON} score --load ${WORK}/${judge} --reward ${WORK}/conversations.jsonl
+                  OUTPUT_VARIABLE wanted RESULT_VARIABLE code)
+  string(REGEX MATCHALL "[-.0-9]+" wanted "${wanted}")
+  list(LENGTH wanted count)
+  if(NOT code EQUAL 0 OR NOT count EQUAL 16)
+    message(FATAL_ERROR "score --reward: exit ${code}, ${count} rewards:\n${conversations}")
+  endif()
+  expect_losses("score of ${judge}" "${wanted}" "${rewards}")
 endforeach()
-file(WRITE ${WORK}/conversations.jsonl "${conversations}")
-execute_process(COMMAND ${PITON} score --load ${WORK}/judge --reward ${WORK}/conversations.jsonl
-                OUTPUT_VARIABLE wanted RESULT_VARIABLE code)
-string(REGEX MATCHALL "[-.0-9]+" wanted "${wanted}")
-list(LENGTH wanted count)
-if(NOT code EQUAL 0 OR NOT count EQUAL 16)
-  message(FATAL_ERROR "score --reward: exit ${code}, ${count} rewards:\n${conversations}")
+
+# A nearly uniform distribution writes bytes that are no characters: rewards read them as U+FFFD.
+expect(RUN ${grpo} --rollout-temperature 100 --log-completions 16 --data-path ${WORK}/chats.jsonl --reward model pattern
+  --reward-model ${WORK}/judge --reward-pattern "(?s).*" --train-iters 1 --save ${WORK}/bytes CODE 0)
+file(READ ${WORK}/bytes/completions.jsonl answers)
+if(NOT answers MATCHES "�" OR answers MATCHES "�[^\n]*\"reward_pattern\":0")
+  message(FATAL_ERROR "answers with bytes that are no characters, which match (?s).*:\n${answers}")
 endif()
-expect_losses(score "${wanted}" "${rewards}")
 
 # The losses, rewards and answers of a run.
 function(figures_of folder out)

@@ -62,6 +62,16 @@ foreach(async "" --no-async-save)
   endif()
 endforeach()
 
+# If the newest checkpoint is damaged, --allow-fallback takes the older one, with its critic.
+expect(RUN ${run} --save ${WORK}/damaged --save-interval 2 CODE 0)
+file(WRITE ${WORK}/damaged/iter_0000004/model-00001.safetensors "cut")
+expect(RUN resume ${WORK}/damaged CODE 3 ERR "model-00001.safetensors: .*iter_0000002: --allow-fallback takes it")
+expect(RUN resume ${WORK}/damaged --allow-fallback CODE 0 OUT "resumed [^\n]*iter_0000002: ")
+hashes_of(${WORK}/damaged resumed)
+if(NOT hashes STREQUAL resumed)
+  message(FATAL_ERROR "after a damaged checkpoint ${resumed}, uninterrupted ${hashes}")
+endif()
+
 # The policy is a language model, and the critic a reward model, which a new critic can start from.
 expect(RUN generate --load ${WORK}/one --prompt "1+1=" --max-new-tokens 2 CODE 0)
 expect(RUN convert --load ${WORK}/one/critic --save ${WORK}/huggingface CODE 0)

@@ -54,6 +54,26 @@ TEST_F(RunDataTest, TellsOrdersOfSamplesApart) {
   EXPECT_NE(data->order_of_samples(40), open({"--seed", "7"})->order_of_samples(40));
 }
 
+TEST_F(RunDataTest, RefusesCorporaThatEndBeforeTheRun) {
+  const std::string other = (folder_ / "other").string();
+  test::write_small_corpus(other, 60, 1);
+  const auto refusal = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--data-path", prefix().string(), other});
+    return message_of(Fault::kData, [&] { open(more); });
+  };
+  EXPECT_THAT(refusal({"--train-iters", "1000"}),
+              HasSubstr("--data-path: several corpora without weights are read once, which gives"));
+  EXPECT_THAT(refusal({"--train-iters", "1", "--eval-iters", "1000"}),
+              HasSubstr("--eval-iters: several corpora without weights are read once"));
+  for (const std::vector<std::string>& fits :
+       {std::vector<std::string>{"--data-path", prefix().string(), other, "--train-iters", "1000",
+                                 "--dataloader-type", "cyclic", "--eval-iters", "0"},
+        {"--data-path", "1", prefix().string(), "1", other, "--train-iters", "1000"},
+        {"--data-path", prefix().string(), other, "--train-iters", "2", "--eval-iters", "0"}}) {
+    EXPECT_NO_THROW(open(fits)) << fits.at(1);
+  }
+}
+
 // `samples` samples of 2 + index mod 7 ids in three files.
 void write_instructions(const std::string& prefix, std::int32_t samples) {
   const auto names = InstructionFiles::prefixes(prefix);
