@@ -26,6 +26,7 @@ std::vector<AnswerPair> read_pairs(const Model& model, const RewardRequest& requ
   const ChatTemplate chosen = model_chat_template(model, request.chat_template, request.load);
   PreprocessOptions options;
   options.input = {request.file};
+  options.skip_option.clear();
   options.instruct.handler_name = "auto";
   options.wanted_form = SampleForm::kPairs;
   options.chat_templates = {.files = model.chat_templates(), .fault = ""};
@@ -46,7 +47,8 @@ std::vector<AnswerPair> read_pairs(const Model& model, const RewardRequest& requ
     pair.subset = optional_text_at(record, "subset");
     pairs.push_back(std::move(pair));
   };
-  for_each_record(reader, options.sample_by, use, refuse_bad_record);
+  for_each_record(reader, options.sample_by, use,
+                  [&](const BadRecord& bad) { refuse_bad_record(bad, options); });
   if (pairs.empty()) throw Error(Fault::kData, "{}: no pair, wanted one or more", request.file);
   return pairs;
 }

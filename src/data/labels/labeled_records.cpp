@@ -11,6 +11,7 @@ void for_each_labeled(const std::string& file, const RecordFields& fields, bool 
                       Log& log, const std::function<void(Conversation)>& use) {
   RecordOptions options;
   options.input = {file};
+  options.skip_option.clear();
   BlockReader::Rules rules{
       .sample_by = options.sample_by, .optional_columns = fields.optional(), .any_type = true};
   for (const std::string& column : fields.required()) rules.optional_columns.push_back(column);
@@ -18,7 +19,8 @@ void for_each_labeled(const std::string& file, const RecordFields& fields, bool 
   const auto read = [&](const nlohmann::ordered_json& record) {
     use(read_labeled(fields, record, needs_label));
   };
-  for_each_record(reader, options.sample_by, read, refuse_bad_record);
+  for_each_record(reader, options.sample_by, read,
+                  [&](const BadRecord& bad) { refuse_bad_record(bad, options); });
 }
 
 }  // namespace piton

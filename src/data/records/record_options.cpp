@@ -103,8 +103,9 @@ std::vector<InputFile> files_of(const RecordOptions& options, Log& log) {
 }
 
 void refuse_bad_record(const BadRecord& bad, const RecordOptions& options) {
-  throw Error(Fault::kData, "{}; fix it, or count and leave out such records with {}",
-              describe(bad), options.skip_option);
+  const std::string& skip = options.skip_option;
+  throw Error(Fault::kData, "{}; fix it{}", describe(bad),
+              skip.empty() ? "" : ", or count and leave out such records with " + skip);
 }
 
 }  // namespace piton

@@ -29,7 +29,8 @@ struct RecordOptions {
   std::vector<std::string> json_keys = {"text"};
   std::string map_keys;
   OnError on_error = OnError::kFail;
-  std::string skip_option = "--on-error skip";  // for messages: how bad records are left out
+  // How bad records are left out, for messages; "" where they are not.
+  std::string skip_option = "--on-error skip";
   std::int64_t max_record_bytes = 64 << 20;
 
   template <typename Visitor>
