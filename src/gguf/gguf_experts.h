@@ -27,7 +27,7 @@ enum class GgufPart : std::uint8_t { kNever, kMaybe, kAlways };
 // The mixtures that models of an architecture have.
 struct GgufExperts {
   GgufPart have = GgufPart::kNever;
-  // Experts have a width of their own; missing: what is left of feed_forward_length for each expert
+  // A key says the width of an expert; missing: what is left of feed_forward_length for each expert
   // of a token. Without it that is the width.
   bool own_width = false;
   // Keys say score function, whether weights add up to 1, their factor and groups. Without it these

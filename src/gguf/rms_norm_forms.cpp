@@ -1,6 +1,7 @@
 // Forms of LLaMA: Granite, MiniCPM, OLMo 2 and 3, Arcee, SmolLM3, GLM-4, ERNIE 4.5, EXAONE 4,
 // Hunyuan, Seed-OSS and gpt-oss.
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "gguf/forms.h"
@@ -115,13 +116,8 @@ void write_gpt_oss(const ModelConfig& model, GgufDescription& out) {
   write_gguf_pattern(model, 2, out);
 }
 
-}  // namespace
-
-void read_qkv_biases(const GgufKeys& keys, ModelConfig& model) {
-  model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
-}
-
-std::vector<GgufArchitecture> rms_norm_forms() {
+// Granite and MiniCPM.
+std::vector<GgufArchitecture> forms_with_factors() {
   return {{.name = "granite",
            .families = {"granite", "granitemoehybrid"},
            .facts = granite_facts,
@@ -140,8 +136,11 @@ std::vector<GgufArchitecture> rms_norm_forms() {
            .pairs = true,
            .whole_heads_turn = true,
            .heads_fill_width = true,
-           .has_longrope = true},
-          {.name = "olmo2",
+           .has_longrope = true}};
+}
+
+std::vector<GgufArchitecture> other_forms() {
+  return {{.name = "olmo2",
            .families = {"olmo2"},
            .facts = olmo2_facts,
            .read = read_olmo2,
@@ -204,6 +203,18 @@ std::vector<GgufArchitecture> rms_norm_forms() {
            .copies_head = true,
            .fractional_pairs = true,
            .has_window = true}};
+}
+
+}  // namespace
+
+void read_qkv_biases(const GgufKeys& keys, ModelConfig& model) {
+  model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
+}
+
+std::vector<GgufArchitecture> rms_norm_forms() {
+  std::vector<GgufArchitecture> forms = forms_with_factors();
+  for (GgufArchitecture& one : other_forms()) forms.push_back(std::move(one));
+  return forms;
 }
 
 }  // namespace piton

@@ -62,7 +62,7 @@ TEST(GgufWindow, OfOtherLayersIsRefused) {
               HasSubstr("got \"every other\", wanted an integer from 0 on, below 2^31"));
 }
 
-// llama.cpp wants the key in files of gpt-oss; a window as long as the longest text is none.
+// llama.cpp needs the key in files of gpt-oss; a window as long as the longest text is none.
 TEST(GgufWindow, OfGptOssIsAlwaysInAFile) {
   HfFolder folder("gpt-oss");
   folder.edit_config([](Json& config) {

@@ -1,4 +1,4 @@
-// Latent attention in GGUF files. That llama.cpp computes what Piton does is held by
+// Models of latent attention in GGUF files. That llama.cpp computes what Piton does is held by
 // tools/oracle/gguf_files.py; gguf_source_test.cpp has files of the `gguf` package.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
