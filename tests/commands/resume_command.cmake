@@ -87,7 +87,7 @@ foreach(damage manifest folder tracker)
   endif()
   in(here 3 "${older}" resume hurt)
   in(here 3 "${older}" pretrain ${run} --save hurt)
-  in(here 0 "warning: --allow-fallback: [^\n]*resumed hurt/iter_0000004: " resume hurt --allow-fallback)
+  in(here 0 "warning: --allow-fallback: .*resumed hurt/iter_0000004: " resume hurt --allow-fallback)
   expect_same_state(here/whole here/hurt)
 endforeach()
 
