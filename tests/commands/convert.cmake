@@ -95,6 +95,26 @@ foreach(family glm4-moe ernie4.5-moe deepseek-v2-ranks falcon olmo3)
 endforeach()
 expect(RUN convert --load ${golden}/deepseek-v3 --save ${WORK}/x.gguf CODE 3
   ERR "deepseek-v3: no architecture of llama.cpp holds this model .deepseek_v3.: as \"deepseek2\": there is no word for its rotary positions")
+# A line tells what llama.cpp computes differently.
+function(changed_config family out)
+  file(COPY ${golden}/${family}/ DESTINATION ${WORK}/${out})
+  file(READ ${WORK}/${out}/config.json config)
+  while(ARGN)
+    list(POP_FRONT ARGN from to)
+    string(REPLACE "${from}" "${to}" config "${config}")
+  endwhile()
+  file(WRITE ${WORK}/${out}/config.json "${config}")
+endfunction()
+changed_config(gpt-oss bound-7 "\"swiglu_limit\": 0.4" "\"swiglu_limit\": 7.0")
+expect(RUN convert --load ${WORK}/bound-7 --save ${WORK}/bound-7.gguf CODE 0
+  ERR "warning: llama.cpp rounds the ends of the blend of yarn to whole pairs of channels")
+changed_config(deepseek-v2 grouped "\"mscale\": 0.8" "\"mscale\": 1.1"
+  "\"n_group\": null" "\"n_group\": 2" "\"topk_group\": null" "\"topk_group\": 1"
+  "\"greedy\"" "\"group_limited_greedy\"")
+expect(RUN convert --load ${WORK}/grouped --save ${WORK}/grouped.gguf CODE 0
+  ERR "warning: llama.cpp scores a group of experts by its two best ones, this model by the best one")
+expect(RUN convert --load ${golden}/mistral --save ${WORK}/window.gguf CODE 0
+  ERR "warning: llama.cpp has no attention window in models of architecture llama: after 9 tokens")
 expect(RUN convert --load ${golden}/glm4-moe --save ${WORK}/x --to mg --use-mcore-models CODE 3 ERR "glm4-moe: [^\n]*\n$")
 expect(RUN convert --load ${golden}/mixtral --save ${WORK}/experts.gguf CODE 0 OUT "\nverified: 47 tensors equal to the bit")
 expect(RUN inspect ${WORK}/experts.gguf CODE 0 OUT "GGUF, llama, F32 in one file" "blk.1.ffn_gate_exps.weight +F32   .5, 22, 32")
