@@ -40,7 +40,7 @@ RecomputeProbe made_up(const RunPlan& plan, int rank) {
   RecomputeProbe probe{.peak_bytes =
                            (10 + (rank == 0 ? 2 : 1) * ((4 - whole) * kept + groups)) * kMiB};
   const auto add = [&](const char* name, std::int64_t count) {
-    if (count > 0) probe.calls[name] = {.call = Copy{}, .count = count};
+    if (count > 0) probe.calls.insert_or_assign(name, PlannedCall{.call = Copy{}, .count = count});
   };
   // Two steps of four micro-batches.
   add("attention", 8 * (4 + whole + (4 - whole) * parts.attention));
