@@ -84,11 +84,8 @@ void write_sizes(const GgufArchitecture& architecture, const ModelConfig& model,
   out.add("vocab_size", GgufValue::u32(model.vocabulary));
 }
 
-// LLaMA's biases are those that the file has.
 void read_llama(const GgufKeys& keys, ModelConfig& model) {
-  model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
-  model.output_bias = keys.has_tensor("blk.0.attn_output.bias");
-  model.biases = keys.has_tensor("blk.0.ffn_up.bias");
+  read_biases(keys, model);
   read_gguf_window(keys, model);
 }
 
@@ -105,7 +102,7 @@ ModelConfig stablelm_facts() {
 }
 
 void read_stablelm(const GgufKeys& keys, ModelConfig& model) {
-  model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
+  read_qkv_biases(keys, model);
   if (keys.flag("use_parallel_residual", false)) keys.refuse("use_parallel_residual", "false");
 }
 

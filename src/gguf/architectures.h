@@ -49,8 +49,8 @@ struct GgufArchitecture {
   bool has_window = false;        // llama.cpp computes the window that a key says
   bool plain_window = false;      // layers with a window turn by the angles without scaling
   bool has_later_layers = false;  // the last layers may be some that predict later tokens
-  bool joint_key_value =
-      false;  // keys and values of latents are one tensor, attn_kv_b: older files
+  // Keys and values of latents are one tensor, attn_kv_b, as in older files.
+  bool joint_key_value = false;
 };
 
 std::vector<GgufArchitecture> gguf_architectures();

@@ -3,8 +3,10 @@
 //   rope.dimension_count, rope.freq_base, rope.scaling.type (none, linear, yarn), .factor,
 //   .original_context_length, .attn_factor
 //   rope.scaling.yarn_log_multiplier: of latent attention, a tenth of the factor of yarn by which
-//   its scores grow (mscale_all_dim) rope_freqs.weight [c/2]: divisors of the angles, for LLaMA-3's
-//   scaling. Piton also writes the numbers that they are computed from, as entries piton.rope.*
+//   its scores grow (mscale_all_dim)
+//
+//   rope_freqs.weight [c/2]: divisors of the angles, for LLaMA-3's scaling. Piton also writes the
+//   numbers that they are computed from, as entries piton.rope.*
 //   rope_factors_short.weight [c/2], rope_factors_long.weight [c/2]: divisors of longrope
 //
 // c is the number of channels of a head that are rotated.

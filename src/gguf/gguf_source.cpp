@@ -68,6 +68,19 @@ struct Rows {
         last(run.start[0] + (run.end + columns - 1) / columns) {}
 };
 
+// Puts the part of `row` that the run touches into `dst`, which holds the run. `values`: the row,
+// whole.
+void put_row(const float* values, std::int64_t row, const TensorRun& run, DType dtype,
+             std::byte* dst) {
+  const std::int64_t columns = Rows(run).columns;
+  const std::int64_t region = (row - run.start[0]) * columns;  // its first element there
+  const std::int64_t from = std::max(run.begin, region);
+  const std::int64_t to = std::min(run.end, region + columns);
+  const std::int64_t first_column = run.start.ndim() > 1 ? run.start[1] : 0;
+  convert_values(reinterpret_cast<const std::byte*>(values + first_column + from - region),
+                 DType::kF32, dst + (from - run.begin) * size_bytes(dtype), dtype, to - from);
+}
+
 // Of layers that predict later tokens, which are after those of the model.
 bool is_of_later_layer(const std::string& name, std::int64_t layers) {
   if (!name.starts_with("blk.")) return false;
@@ -208,7 +221,6 @@ void GgufSource::read_rows(const Place& place, const TensorRun& run, DType dtype
   const std::int64_t unit = place.place.turned == 0 ? 1 : place.place.head;
   const std::int64_t block = std::max<std::int64_t>(1, kReadBytes / (row_bytes * unit)) * unit;
   const Rows rows(run);
-  const std::int64_t first_column = run.start.ndim() > 1 ? run.start[1] : 0;
   std::vector<std::byte> raw;
   std::vector<float> values(static_cast<std::size_t>(columns));
   for (std::int64_t begin = rows.first / unit * unit; begin < rows.last; begin += block) {
@@ -218,15 +230,10 @@ void GgufSource::read_rows(const Place& place, const TensorRun& run, DType dtype
     const std::int64_t at = place.place.first + begin;  // the first stored row
     file_.file().read_at(file_.offset(stored) + at * row_bytes, raw);
     for (std::int64_t row = std::max(begin, rows.first); row < std::min(end, rows.last); ++row) {
-      const std::int64_t region = (row - run.start[0]) * rows.columns;  // its first element there
-      const std::int64_t from = std::max(run.begin, region);
-      const std::int64_t to = std::min(run.end, region + rows.columns);
       decode_blocks(stored.type, raw.data() + (stored_row(place.place, row) - at) * row_bytes,
                     columns, values.data());
       if (place.place.from_one) subtract_one(values.data(), columns);
-      convert_values(
-          reinterpret_cast<const std::byte*>(values.data() + first_column + from - region),
-          DType::kF32, dst + (from - run.begin) * size_bytes(dtype), dtype, to - from);
+      put_row(values.data(), row, run, dtype, dst);
     }
   }
 }
@@ -261,15 +268,8 @@ void GgufSource::read_heads(const Place& place, const TensorRun& run, DType dtyp
     decode(*place.values, number * (head - own),
            std::span(values).subspan(static_cast<std::size_t>(own * columns)));
     const std::int64_t last = std::min((number + 1) * head, rows.last);
-    for (std::int64_t row = std::max(number * head, rows.first); row < last; ++row) {
-      const std::int64_t region = (row - run.start[0]) * rows.columns;  // its first element there
-      const std::int64_t from = std::max(run.begin, region);
-      const std::int64_t to = std::min(run.end, region + rows.columns);
-      const float* source =
-          values.data() + (row - number * head) * columns + run.start[1] + from - region;
-      convert_values(reinterpret_cast<const std::byte*>(source), DType::kF32,
-                     dst + (from - run.begin) * size_bytes(dtype), dtype, to - from);
-    }
+    for (std::int64_t row = std::max(number * head, rows.first); row < last; ++row)
+      put_row(values.data() + (row - number * head) * columns, row, run, dtype, dst);
   }
 }
 

@@ -48,13 +48,6 @@ ModelConfig nemotron_facts() {
   return facts;
 }
 
-// Biases are those that the file has.
-void read_nemotron(const GgufKeys& keys, ModelConfig& model) {
-  model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
-  model.output_bias = keys.has_tensor("blk.0.attn_output.bias");
-  model.biases = keys.has_tensor("blk.0.ffn_up.bias");
-}
-
 void write_nemotron(const ModelConfig& model, GgufDescription&) {
   if (model.heads * model.head_size != model.hidden)
     throw Error(Fault::kData, "llama.cpp has heads that are together as wide as the stream there");
@@ -122,7 +115,7 @@ std::vector<GgufArchitecture> layer_norm_forms() {
           {.name = "nemotron",
            .families = {"nemotron"},
            .facts = nemotron_facts,
-           .read = read_nemotron,
+           .read = read_biases,
            .write = write_nemotron,
            .copies_head = true},
           {.name = "command-r",

@@ -12,9 +12,7 @@ namespace piton {
 namespace {
 
 void read_granite(const GgufKeys& keys, ModelConfig& model) {
-  model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
-  model.output_bias = keys.has_tensor("blk.0.attn_output.bias");
-  model.biases = keys.has_tensor("blk.0.ffn_up.bias");
+  read_biases(keys, model);
   read_gguf_window(keys, model);
   model.embedding_factor = keys.number("embedding_scale", 1.0);
   model.branch_factor = keys.number("residual_scale", 1.0);
@@ -105,7 +103,7 @@ ModelConfig hunyuan_facts() {
 void read_gpt_oss(const GgufKeys& keys, ModelConfig& model) {
   read_gguf_window(keys, model);
   if (model.window_before) read_gguf_pattern(keys, 2, model);
-  model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
+  read_qkv_biases(keys, model);
   model.output_bias = keys.has_tensor("blk.0.attn_output.bias");
 }
 
@@ -209,6 +207,12 @@ std::vector<GgufArchitecture> other_forms() {
 
 void read_qkv_biases(const GgufKeys& keys, ModelConfig& model) {
   model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
+}
+
+void read_biases(const GgufKeys& keys, ModelConfig& model) {
+  read_qkv_biases(keys, model);
+  model.output_bias = keys.has_tensor("blk.0.attn_output.bias");
+  model.biases = keys.has_tensor("blk.0.ffn_up.bias");
 }
 
 std::vector<GgufArchitecture> rms_norm_forms() {

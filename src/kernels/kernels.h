@@ -3,7 +3,7 @@
 // A call is checked here, once, so that back ends receive only valid input and error messages do
 // not depend on the back end. Back ends: kernels/reference (plain loops; the specification that
 // tests compare with), kernels/cpu, kernels/cuda, and kernels/meta (computes nothing, counts
-// operations and bytes). A new call is a struct, a line in KernelCall, and an execute() in each
+// operations and bytes). A new call is a struct, a line in AnyKernelCall, and an execute() in each
 // back end: the compiler reports a missing one.
 #pragma once
 
