@@ -1,11 +1,12 @@
 # tests/unit/<folder>/*_test.cpp   one executable a folder, label "unit"
 # tests/ops/*.cpp                  one executable, label "ops"
 # tests/repo/*_test.cpp            one executable, label "repo"
-# tests/ranks/*_test.cpp           one executable a file, run under mpirun and by piton launch, label "ranks"
+# tests/ranks/*_test.cpp           one executable, a test of CTest for each file, run under mpirun and by piton launch,
+#                                  label "ranks"; of comm/ an executable a file
 # tests/commands/*.cmake           the binary from outside, label "commands"; *_nightly.cmake nightly only;
 #                                  those of texts, tokenizers and corpora in data/
-# tests/drills/*_drill.cpp         one executable a file, label "drills": misfortunes by the dozen, drawn
-#                                  from seeds; a few rounds a day, all where PITON_NIGHTLY is set
+# tests/drills/*_drill.cpp         one executable, a test of CTest for each file, label "drills": misfortunes by the
+#                                  dozen, drawn from seeds; a few rounds a day, all where PITON_NIGHTLY is set
 find_package(GTest REQUIRED)
 include(GoogleTest)
 add_library(piton_test_support INTERFACE)
@@ -27,7 +28,7 @@ function(piton_test_compilation name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
   target_link_options(${name} PRIVATE ${piton_link_quickly})
   piton_precompile(${name} TESTS)
-  piton_compile_together(${name} 6)  # not 32 as folders: tests call many things alike
+  piton_compile_together(${name} 32)
 endfunction()
 target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)
 
@@ -47,18 +48,34 @@ if(NOT PITON_SANITIZE)
   endif()
 endif()
 
-# piton_test(name label libraries...  SOURCES files...)
-function(piton_test name label)
+# piton_test_program(name label SOURCES files... LIBS libraries...)
+function(piton_test_program name label)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${arg_SOURCES} $<TARGET_OBJECTS:piton_no_sync>)
   target_link_libraries(${name} PRIVATE piton_test_support GTest::gtest_main ${arg_LIBS})
   piton_test_compilation(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  add_test(NAME ${label}/${name} COMMAND ${name})
-  set_tests_properties(${label}/${name} PROPERTIES LABELS ${label})
   if(NOT label STREQUAL "unit")
     add_dependencies(whole_tests ${name})
   endif()
+endfunction()
+
+# The same, and a test of CTest that runs all of the program.
+function(piton_test name label)
+  piton_test_program(${name} ${label} ${ARGN})
+  add_test(NAME ${label}/${name} COMMAND ${name})
+  set_tests_properties(${label}/${name} PROPERTIES LABELS ${label})
+endfunction()
+
+# piton_tests_of(file result): the option with which a program runs the tests that are in `file` alone.
+function(piton_tests_of file result)
+  file(STRINGS ${file} tests REGEX "^TEST(_F|_P)?\\(")
+  set(filter "")
+  foreach(test IN LISTS tests)
+    string(REGEX REPLACE "^TEST[_FP]*\\(([A-Za-z0-9_]+), *([A-Za-z0-9_]+).*" "\\1.\\2" test "${test}")
+    string(APPEND filter "${test}:*/${test}/*:")
+  endforeach()
+  set(${result} "--gtest_filter=${filter}" PARENT_SCOPE)
 endfunction()
 
 file(GLOB_RECURSE folder_marks CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/*_test.cpp)
@@ -134,16 +151,24 @@ function(piton_rank_test name labels)
   endif()
 endfunction()
 
+# To compile a file takes mostly what it has in common with the others: so the files of a folder are one program.
+file(GLOB rank_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ranks/*_test.cpp)
+file(GLOB comm_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ranks/comm/*_test.cpp)
+set(rank_libraries piton_test_doubles piton_api)
+piton_test_program(ranks_all ranks SOURCES ${rank_sources} ${CMAKE_SOURCE_DIR}/tests/ranks/main.cpp
+                   LIBS ${rank_libraries})
+
 # A rank test names its process counts in its first line:  // ranks: 2 4
 # Counts after the word "nightly" run in `make nightly` only:  // ranks: 2 4 nightly 8
-file(GLOB rank_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ranks/*_test.cpp)
-foreach(file IN LISTS rank_sources)
+foreach(file IN LISTS rank_sources comm_sources)
   get_filename_component(name ${file} NAME_WE)
-  add_executable(ranks_${name} ${file} $<TARGET_OBJECTS:piton_no_sync>)
-  target_link_libraries(ranks_${name} PRIVATE piton_test_support piton_test_doubles piton_api)
-  piton_test_compilation(ranks_${name})
-  add_dependencies(whole_tests ranks_${name})
-  set_target_properties(ranks_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(file IN_LIST comm_sources)
+    piton_test_program(ranks_${name} ranks SOURCES ${file} LIBS ${rank_libraries})
+    set(program $<TARGET_FILE:ranks_${name}>)
+  else()
+    piton_tests_of(${file} filter)
+    set(program $<TARGET_FILE:ranks_all> ${filter})
+  endif()
   file(STRINGS ${file} head LIMIT_COUNT 2)
   list(GET head 0 first)
   list(GET head 1 second)
@@ -156,14 +181,14 @@ foreach(file IN LISTS rank_sources)
       list(APPEND labels nightly)
     endif()
     if(PITON_MPI)
-      piton_rank_test(ranks${count}/${name} "${labels}" ${CMAKE_SOURCE_DIR}/tools/launch.sh ${count} $<TARGET_FILE:ranks_${name}>)
+      piton_rank_test(ranks${count}/${name} "${labels}" ${CMAKE_SOURCE_DIR}/tools/launch.sh ${count} ${program})
     endif()
     # By sockets: daily what tests the ranks themselves, and all of them where there is no MPI.
     if(TARGET piton AND count GREATER 1)
       if(PITON_MPI AND NOT name MATCHES "^comm_" AND NOT "nightly" IN_LIST labels)
         list(APPEND labels nightly)
       endif()
-      piton_rank_test(sockets${count}/${name} "${labels}" $<TARGET_FILE:piton> launch ${count} $<TARGET_FILE:ranks_${name}>)
+      piton_rank_test(sockets${count}/${name} "${labels}" $<TARGET_FILE:piton> launch ${count} ${program})
     endif()
   endforeach()
 endforeach()
@@ -204,36 +229,38 @@ if(TARGET piton)
   endforeach()
 endif()
 
-# A drill may start the binary (PITON_PROGRAM) and call the library. tests/drills/NAME_drill.cmake may append to
-# `libraries` what it needs in addition to piton_api, set `places` to 1 where it starts one process at a time or mostly
-# waits (tests of ranks, above), and `shards` to the number of parts that may run at the same time.
+# A drill may start the binary (PITON_PROGRAM) and call the library. tests/drills/NAME_drill.cmake may set `places` to 1
+# where it starts one process at a time or mostly waits (tests of ranks, above), and `shards` to the number of parts that
+# may run at the same time.
 file(GLOB drill_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/drills/*_drill.cpp)
-add_custom_target(drills)
 if(TARGET piton AND TARGET piton_api)
+  set(drills "")
   foreach(file IN LISTS drill_sources)
     piton_needs_mpirun(${file} left_out)
-    if(left_out)
-      continue()
+    if(NOT left_out)
+      list(APPEND drills ${file})
     endif()
+  endforeach()
+  piton_test_program(drills_all drills SOURCES ${drills} ${CMAKE_SOURCE_DIR}/tests/drills/main.cpp
+                     LIBS piton_api piton_huggingface piton_kernels_reference)
+  target_compile_definitions(drills_all PRIVATE PITON_PROGRAM="$<TARGET_FILE:piton>")
+  add_dependencies(drills_all piton)
+  foreach(file IN LISTS drills)
     get_filename_component(name ${file} NAME_WE)
     string(REGEX REPLACE "_drill$" "" name ${name})
-    set(libraries piton_api)
     set(places 3)
     set(shards 1)
     if(EXISTS ${CMAKE_SOURCE_DIR}/tests/drills/${name}_drill.cmake)
       include(${CMAKE_SOURCE_DIR}/tests/drills/${name}_drill.cmake)
     endif()
-    piton_test(drills_${name} drills SOURCES ${file} LIBS ${libraries})
-    target_compile_definitions(drills_${name} PRIVATE PITON_PROGRAM="$<TARGET_FILE:piton>")
-    add_dependencies(drills_${name} piton)
-    add_dependencies(drills drills_${name})
+    piton_tests_of(${file} filter)
     # Each drill ends what it started by itself; this limit is for the nights.
     foreach(shard RANGE 1 ${shards})
-      set(part drills/drills_${name})
+      set(part drills/${name})
       if(shard GREATER 1)
         string(APPEND part _${shard})
-        add_test(NAME ${part} COMMAND drills_${name})
       endif()
+      add_test(NAME ${part} COMMAND drills_all ${filter})
       math(EXPR index "${shard} - 1")
       set_tests_properties(${part} PROPERTIES LABELS drills PROCESSORS ${places} COST ${places} TIMEOUT 14400
         ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index};${no_sync_environment}")

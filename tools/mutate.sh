@@ -47,7 +47,8 @@ fail() { echo "mutate: $1" >&2; exit 1; }
 build_of() { nice -n 10 ninja -C "$build" -j "$jobs" -k 0 "$@"; }
 target_of() {  # of a test of ctest: the target that it runs
   case $1 in
-    ranks*/*) echo "ranks_${1#*/}" ;;
+    ranks*/comm_*) echo "ranks_${1#*/}" ;;
+    ranks*/*) echo ranks_all ;;
     commands/*) echo piton ;;
     *) echo "${1#*/}" ;;
   esac

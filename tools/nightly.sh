@@ -48,7 +48,7 @@ run() {
     layouts) PITON_LAYOUTS_DONE=$folder/layouts-$state tests -R '^ranks[0-9]+/pairwise_test$' ;;
     commands) tests -L commands ;;
     commands-*) tools/environments.sh build "${1#commands-}" ;;
-    drill-*) tests -R "^drills/drills_${1#drill-}(_[0-9]+)?\$" ;;
+    drill-*) tests -R "^drills/${1#drill-}(_[0-9]+)?\$" ;;
     fuzzers-[1-4]) FUZZ_SHARE=${1#fuzzers-}/4 "$make" fuzz ;;
     mutants) mutants ;;
     *) echo "nightly: $1: no such part, see tools/nightly.sh --list" >&2; return 2 ;;

@@ -1,2 +1,1 @@
-list(APPEND libraries piton_huggingface)
 set(places 1)  # programs of one thread, one after another

@@ -2,22 +2,18 @@
 // a collective that does not take place. What goes wrong is seen, with its place, the run ends in
 // time, and the checkpoint before it continues with two ranks on the samples that are next.
 //
-// The binary of a release build has no --fault, so this program is such a run's rank itself:
-//   drills_faults rank FAULT FLAGS...      pretrain with these flags and --fault FAULT
+// The binary of a release build has no --fault, so the program of the drills is such a run's rank
+// itself (main.cpp).
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
 #include <memory>
 
-#include "api/engine.h"
-#include "base/progress.h"
 #include "drills/tiny_run.h"
 #include "run_metrics.h"
 #include "support/temp_folder.h"
-#include "train/pretrain.h"
 
 namespace piton::drill {
 namespace {
@@ -25,52 +21,6 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kStep = 8;  // of the fault; 5 is saved before it
-
-class ErrorLog final : public Log {
- public:
-  void write(LogLevel, std::string_view message) override {
-    std::fprintf(stderr, "%.*s\n", static_cast<int>(message.size()), message.data());
-  }
-};
-
-struct RankOptions {
-  int threads = 0;
-  double minutes = 10;
-
-  template <typename Visitor>
-  void visit(Visitor&& v) {
-    v(Option{"threads", "as of piton"}, threads);
-    v(Option{"distributed-timeout-minutes", "as of piton"}, minutes);
-  }
-};
-
-// As piton ends: one line for an error, and its code.
-int be_a_rank(const std::string& fault, const Words& flags) {
-  try {
-    RankOptions rank;
-    PretrainOptions options;
-    OptionSet set;
-    set.add("Rank", rank);
-    options.add_to(set);
-    set.parse(flags);
-    // One step takes seconds, so that the save before the fault, which runs in the background,
-    // ends.
-    options.faults.fault = {fmt::format("delay:0:{}:2", kStep - 1), fault};
-    ErrorLog log;
-    Engine engine({.threads = rank.threads, .launched = true, .timeout_seconds = 60 * rank.minutes},
-                  log);
-    SilentProgress progress;
-    pretrain(engine.machine(), options,
-             {.planner = &engine.planner(),
-              .stop = [] { return 0; },
-              .over = [] {},
-              .progress = progress});
-    return 0;
-  } catch (const Error& error) {
-    std::fprintf(stderr, "rank: %s\n", error.what());
-    return static_cast<int>(error.fault());
-  }
-}
 
 class Faults : public testing::Test {
  protected:
@@ -87,7 +37,9 @@ class Faults : public testing::Test {
   // Four ranks, two of each of two tensor groups, until they end.
   std::optional<ProcessEnd> train(const std::string& fault, const std::filesystem::path& to) {
     const Words flags(flags_.begin() + 1, flags_.end());  // without the command's name
-    const Words ranks = Words{launcher(), "4", program(), "rank", fault} + flags +
+    // The step before takes seconds, so that the save before it, in the background, ends.
+    const std::string delay = fmt::format("delay:0:{}:2", kStep - 1);
+    const Words ranks = Words{launcher(), "4", program(), "rank", delay, fault} + flags +
                         Words{"--tensor-model-parallel-size",  "2",    "--zero-stage", "1",
                               "--distributed-timeout-minutes", "0.13", "--save",       to.string()};
     Process process(ranks, {.environment = {grace()}, .out = to.string() + ".log"});
@@ -182,11 +134,3 @@ TEST_F(Faults, ACollectiveThatDoesNotTakePlaceIsSeenInItsStep) {
 
 }  // namespace
 }  // namespace piton::drill
-
-int main(int count, char** words) {
-  if (count > 2 && std::string(words[1]) == "rank") {
-    return piton::drill::be_a_rank(words[2], {words + 3, words + count});
-  }
-  testing::InitGoogleMock(&count, words);
-  return RUN_ALL_TESTS();
-}

@@ -5,14 +5,12 @@
 
 #include "generate/batched_engine.h"
 #include "model/lora_options.h"
+#include "ranks/setting.h"
 #include "support/host_machine.h"
-#include "support/ranks_main.h"
 #include "support/run_session.h"
 #include "unit/generate/drawn_adapters.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::adapters_by_request_test {
 
 namespace {
 
@@ -99,4 +97,4 @@ TEST(AdaptersByRequestOnRanks, HaveTheTokensOfOneProcess) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::adapters_by_request_test

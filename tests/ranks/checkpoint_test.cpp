@@ -7,11 +7,9 @@
 #include "support/temp_folder.h"
 #include "unit/checkpoint/small_model.h"
 // After what it needs: it defines main().
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 
-namespace piton::ranks {
-
-RankOptions options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::checkpoint_test {
 
 namespace {
 
@@ -106,4 +104,4 @@ TEST(Checkpoint, IsWrittenWhileTheRanksTalkAboutOtherThings) {
 }
 
 }  // namespace
-}  // namespace piton::ranks
+}  // namespace piton::ranks::checkpoint_test

@@ -14,15 +14,13 @@
 #include "generate/inference.h"
 #include "kernels/reference/kernels.h"
 #include "model/lora_options.h"
+#include "ranks/setting.h"
 #include "support/errors.h"
 #include "support/instruction_sets.h"
-#include "support/ranks_main.h"
 #include "support/run_session.h"
 #include "unit/checkpoint/drawn_tensors.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::codes_test {
 
 namespace {
 
@@ -57,7 +55,7 @@ CodesOfParameter codes(const std::string& word) {
 class Reading {
  public:
   Reading(World& world, const RunLayout& layout, const std::string& format,
-          const ModelConfig& model = piton::model())
+          const ModelConfig& model = codes_test::model())
       : model_(model),
         pool_(1),
         kernels_(make_cpu_kernels(pool_, test::chosen_isa())),
@@ -250,4 +248,4 @@ INSTANTIATE_TEST_SUITE_P(Adapters, CodesUnderAdapters, testing::Values(false, tr
                          [](const auto& info) { return info.param ? "Dora" : "Lora"; });
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::codes_test

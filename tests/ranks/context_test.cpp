@@ -11,14 +11,12 @@
 #include <vector>
 
 #include "api/planning.h"
+#include "ranks/setting.h"
 #include "saved_runs.h"
-#include "support/ranks_main.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::context_test {
 
 namespace {
 
@@ -275,4 +273,4 @@ TEST(ContextParallelMemory, IsNotAskedOfTheSystemAfterTheSecondStep) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::context_test

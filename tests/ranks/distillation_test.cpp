@@ -5,12 +5,10 @@
 
 #include "api/planning.h"
 #include "model/lora_options.h"
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 #include "support/run_session.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::distillation_test {
 
 namespace {
 
@@ -124,4 +122,4 @@ TEST(Distillation, HasTheLossesOfOneProcess) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::distillation_test

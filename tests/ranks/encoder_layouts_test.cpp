@@ -9,11 +9,9 @@
 
 #include "comm/gathered_values.h"
 #include "layout_cases.h"
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::encoder_layouts_test {
 
 namespace {
 
@@ -116,4 +114,4 @@ TEST(Stages, OfAnEncoderAndADecoderHaveTheNormsAndWeightsOfOneProcess) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::encoder_layouts_test

@@ -11,14 +11,12 @@
 
 #include "api/planning.h"
 #include "nn/expert_mlp.h"
+#include "ranks/setting.h"
 #include "saved_runs.h"
-#include "support/ranks_main.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::experts_test {
 
 namespace {
 
@@ -373,4 +371,4 @@ TEST(ExpertParallelMemory, OfStep3IsAtTheAddressesOfStep6) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::experts_test

@@ -10,12 +10,10 @@
 
 #include "comm/faulty_world.h"
 #include "comm/gathered_values.h"
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 #include "support/run_session.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 120}; }
+namespace piton::ranks::faults_test {
 
 namespace {
 
@@ -193,4 +191,4 @@ TEST(Faults, EachCollectiveOfAStepIsMissedIfItIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::faults_test

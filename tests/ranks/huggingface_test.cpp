@@ -11,11 +11,9 @@
 #include "support/instruction_sets.h"
 #include "support/tensors.h"
 // After what it needs: it defines main().
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::huggingface_test {
 
 namespace {
 
@@ -63,4 +61,4 @@ TEST(HuggingFaceModel, IsReadUnderEveryLayout) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::huggingface_test

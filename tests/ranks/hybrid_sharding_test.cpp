@@ -5,13 +5,11 @@
 
 #include <filesystem>
 
+#include "ranks/setting.h"
 #include "saved_runs.h"
-#include "support/ranks_main.h"
 #include "support/run_session.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::hybrid_sharding_test {
 
 namespace {
 
@@ -118,4 +116,4 @@ TEST(HybridSharding, SendsAndHoldsWhatTheFormulasSay) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::hybrid_sharding_test

@@ -5,13 +5,11 @@
 #include "generate/generator.h"
 #include "generate/source_texts.h"
 #include "parallel/chunked_schedules.h"
+#include "ranks/setting.h"
 #include "support/instruction_sets.h"
-#include "support/ranks_main.h"
 #include "support/run_session.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::inference_test {
 
 namespace {
 
@@ -365,4 +363,4 @@ TEST(EncoderDecoderOnRanks, GivesTheTextsAndTheBeamsOfOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Models, InferenceOnRanks, testing::Values("gpt2-tiny", "llama-tiny"));
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::inference_test

@@ -8,12 +8,10 @@
 #include <vector>
 
 #include "model/lora_options.h"
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 #include "support/run_session.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::labels_test {
 
 namespace {
 
@@ -134,4 +132,4 @@ INSTANTIATE_TEST_SUITE_P(Models, Labels,
                          });
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::labels_test

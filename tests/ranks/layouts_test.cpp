@@ -17,13 +17,11 @@
 
 #include "api/planning.h"
 #include "layout_cases.h"
+#include "ranks/setting.h"
 #include "saved_runs.h"
-#include "support/ranks_main.h"
 #include "support/run_session.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::layouts_test {
 
 namespace {
 
@@ -304,4 +302,4 @@ TEST(Memory, IsNotAskedOfTheSystemAfterTheSecondStep) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::layouts_test

@@ -10,13 +10,11 @@
 #include "api/planning.h"
 #include "checkpoint/load_values.h"
 #include "model/lora_options.h"
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::lora_test {
 
 namespace {
 
@@ -428,4 +426,4 @@ TEST(LoraCheckpoints, HoldOnlyTrainedParametersUnderEveryLayout) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::lora_test

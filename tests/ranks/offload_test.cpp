@@ -4,12 +4,10 @@
 // as the other.
 #include <filesystem>
 
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 #include "support/run_session.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::offload_test {
 
 namespace {
 
@@ -144,4 +142,4 @@ TEST(KeptInAFile, AsksNothingOfTheSystemAfterTheSecondStep) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::offload_test

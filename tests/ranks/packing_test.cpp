@@ -5,13 +5,11 @@
 
 #include <cmath>
 
+#include "ranks/setting.h"
 #include "support/conversations.h"
-#include "support/ranks_main.h"
 #include "support/run_session.h"
 
-namespace piton::ranks {
-
-RankOptions options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::packing_test {
 
 namespace {
 
@@ -79,4 +77,4 @@ TEST(Packing, NoiseOnEmbeddingsIsThatOfOneRankForEveryLayout) {
 }
 
 }  // namespace
-}  // namespace piton::ranks
+}  // namespace piton::ranks::packing_test

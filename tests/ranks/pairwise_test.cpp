@@ -16,13 +16,11 @@
 #include <set>
 
 #include "comm/gathered_values.h"
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 120}; }
+namespace piton::ranks::pairwise_test {
 
 namespace {
 
@@ -280,4 +278,4 @@ TEST_P(Pairwise, LayoutsGiveLossesNormsAndWeightsOfOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Models, Pairwise, testing::Values("gpt2-tiny", "llama-tiny"));
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::pairwise_test

@@ -9,12 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 #include "support/small_training.h"
 
-namespace piton::ranks {
-
-RankOptions options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::parallel_test {
 
 namespace {
 
@@ -265,4 +263,4 @@ TEST(DataParallel, HoldsTheBytesOfItsStage) {
 }
 
 }  // namespace
-}  // namespace piton::ranks
+}  // namespace piton::ranks::parallel_test

@@ -7,13 +7,11 @@
 #include "model/lora_options.h"
 #include "preferences/preference_objective.h"
 #include "preferences/reward_objective.h"
+#include "ranks/setting.h"
 #include "support/preference_batches.h"
-#include "support/ranks_main.h"
 #include "support/run_session.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::preferences_test {
 
 namespace {
 
@@ -127,4 +125,4 @@ INSTANTIATE_TEST_SUITE_P(RewardModel, Preferences, testing::Values(TrainingStage
                          [](const auto& info) { return name(info.param); });
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::preferences_test

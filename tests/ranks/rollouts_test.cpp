@@ -7,17 +7,15 @@
 #include "data/samples/batch_source.h"
 #include "model/label_head.h"
 #include "model/lora_options.h"
+#include "ranks/setting.h"
 #include "rollouts/answer_divergences.h"
 #include "rollouts/answer_losses.h"
 #include "rollouts/rollout_objective.h"
 #include "rollouts/token_advantages.h"
 #include "rollouts/value_objective.h"
-#include "support/ranks_main.h"
 #include "support/run_session.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::rollouts_test {
 
 namespace {
 
@@ -232,4 +230,4 @@ TEST(Critics, HaveTheNumbersOfOneProcess) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::rollouts_test

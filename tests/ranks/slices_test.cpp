@@ -13,12 +13,10 @@
 #include "kernels/cpu/kernels.h"
 #include "model/initialize.h"
 #include "nn/linear.h"
+#include "ranks/setting.h"
 #include "support/instruction_sets.h"
-#include "support/ranks_main.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::slices_test {
 
 namespace {
 
@@ -351,4 +349,4 @@ TEST(SlicedLinears, SendAsManyCollectivesAsTheirStrategySays) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::slices_test

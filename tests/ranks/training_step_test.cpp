@@ -8,13 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::training_step_test {
 
 namespace {
 
@@ -369,4 +367,4 @@ TEST(Recomputation, WithItsInputsDividedOverTensorRanksKeepsHalfOfThem) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::training_step_test

@@ -3,12 +3,10 @@
 // to the rounding of sums over tensor ranks; what stages send is fp32. And linears in FP8, whose
 // scales are of the part of a rank.
 #include "layout_cases.h"
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 #include "support/run_session.h"
 
-namespace piton {
-
-RankOptions ranks::options() { return {.timeout_seconds = 60}; }
+namespace piton::ranks::wide_residual_test {
 
 namespace {
 
@@ -126,4 +124,4 @@ TEST(Float8, GradientsAreNearThoseOfBf16) {
 }
 
 }  // namespace
-}  // namespace piton
+}  // namespace piton::ranks::wide_residual_test

@@ -3,9 +3,7 @@
 // Every rank runs every test, in the same order, so tests may use collectives. Rank 0 reports like
 // GoogleTest; the others print only failures, with their rank. All ranks return the same code.
 //
-// The file selects the options of the world by defining
-//
-//   piton::RankOptions piton::ranks::options() { return {.timeout_seconds = 60}; }
+// The file selects the options of the world by defining piton::ranks::options().
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,26 +15,9 @@
 #include <vector>
 
 #include "device/host_device.h"
-#include "ranks/launched_world.h"
+#include "ranks/setting.h"
 
 namespace piton::ranks {
-
-RankOptions options();
-
-struct Setting {
-  Device* device = nullptr;
-  World* world = nullptr;
-  Communicator* everyone = nullptr;
-};
-
-// The world in which the tests of this program run.
-inline Setting& setting() {
-  static Setting setting;
-  return setting;
-}
-inline World& world() { return *setting().world; }
-inline Device& device() { return *setting().device; }
-inline Communicator& everyone() { return *setting().everyone; }  // all ranks
 
 class FailuresOfRank final : public testing::EmptyTestEventListener {
  public:

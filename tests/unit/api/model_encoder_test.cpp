@@ -218,7 +218,9 @@ TEST(HuggingFaceClassifier, GivesTheLogitsAndTheLossOfTransformers) {
     EXPECT_EQ(evaluation.labels.predicted, counts.predicted);
     EXPECT_EQ(evaluation.labels.right, counts.right);
     EXPECT_EQ(evaluation.labels.exact, counts.exact);
-    if (regression) EXPECT_NEAR(evaluation.labels.mean_square(), loss, 1e-5 * loss);
+    if (regression) {
+      EXPECT_NEAR(evaluation.labels.mean_square(), loss, 1e-5 * loss);
+    }
   }
 }
 

@@ -102,11 +102,12 @@ void expect_router_of_megatron(const RouterCase& one) {
   }
   EXPECT_EQ(counts, one.counts);
   const auto rows = static_cast<double>(n);
-  if (one.rules.balance_factor != 0)
+  if (one.rules.balance_factor != 0) {
     EXPECT_NEAR(value_at(context.balance.sum, 0), rows * one.losses[0], 1e-6 * rows);
-  if (one.rules.z_factor != 0)
+  }
+  if (one.rules.z_factor != 0) {
     EXPECT_NEAR(value_at(context.balance.z_sum, 0), rows * one.losses[1], 1e-12 * rows);
-  else
+  } else
     EXPECT_EQ(value_at(context.balance.z_sum, 0), 0);
   tape.seed(routing.weights, tensor_of(DType::kF64, {n, k}, slope));
   tape.backward(context, Tape::Mode::kWhole);

@@ -11,14 +11,14 @@
 
 #include "parallel/simulate.h"
 #include "support/errors.h"
+#include "unit/parallel/equal_times.h"
 
 namespace piton {
 namespace {
 
+using test::kEqual;
+using test::kExact;
 using testing::HasSubstr;
-
-constexpr double kExact = 1e-9;  // sums of a few hundred numbers near 1 in fp64
-const StepTimes kEqual{.forward = 1, .backward_input = 1, .backward_weight = 1, .message = 0};
 
 std::string order(const std::vector<Step>& steps) {
   std::string text;

@@ -8,18 +8,16 @@
 
 #include "base/error.h"
 #include "parallel/pipeline_options.h"
+#include "unit/parallel/equal_times.h"
 
 namespace piton {
 namespace {
 
+using test::kEqual;
+using test::kExact;
 using testing::HasSubstr;
 
-constexpr double kExact = 1e-9;  // sums of a few hundred numbers near 1 in fp64
-
 constexpr double kRounded = 0.0005 + kExact;  // bubbles that are printed as "18.8 %"
-
-// Whole backward twice a forward: what the closed forms of the papers assume for 1F1B.
-const StepTimes kEqual{.forward = 1, .backward_input = 1, .backward_weight = 1, .message = 0};
 
 TEST(Simulate, OneForwardOneBackwardIdlesTheClosedForm) {
   for (int p = 1; p <= 8; ++p) {

@@ -13,18 +13,19 @@
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "tasks/task_table.h"
+#include "unit/tasks/golden_folder.h"
 
 namespace piton {
 namespace {
 
-const std::string kGolden = std::string(PITON_SOURCE_DIR) + "/tests/golden/evaluation/";
+using test::kGolden;
 
 ChatTemplate template_of(const std::string& source) {
   return ChatTemplate(source, {{"bos_token", "<s>"}}, "a template");
 }
 
 TEST(ChatPrompts, AreThoseOfLmEvaluationHarness) {
-  std::istringstream lines(read_text_file(kGolden + "chat.jsonl"));
+  std::istringstream lines(read_text_file(kGolden / "chat.jsonl"));
   std::string line;
   std::getline(lines, line);
   const auto templates = read_json<nlohmann::json>(line);
@@ -33,8 +34,9 @@ TEST(ChatPrompts, AreThoseOfLmEvaluationHarness) {
     const auto golden = read_json<nlohmann::json>(line);
     SCOPED_TRACE(golden["task"].dump() + golden["subject"].dump() + golden["template"].dump() +
                  golden["multiturn"].dump());
-    TaskData data = load_task(find_task(golden["task"], {}),
-                              {.paths = {kGolden + "data"}, .num_shots = golden["num_shots"]});
+    TaskData data =
+        load_task(find_task(golden["task"], {}),
+                  {.paths = {(kGolden / "data").string()}, .num_shots = golden["num_shots"]});
     const std::string before = data.prompt_hash;
     make_chat_prompts(data, template_of(templates[golden["template"].get<std::string>()]),
                       {.multiturn = golden["multiturn"]});
@@ -54,7 +56,7 @@ TEST(ChatPrompts, AreThoseOfLmEvaluationHarness) {
 }
 
 TEST(ChatPrompts, OfAWrittenTextOfExamplesAreOneTurn) {
-  TaskData data = load_task(find_task("bbh", {}), {.paths = {kGolden + "data"}});
+  TaskData data = load_task(find_task("bbh", {}), {.paths = {(kGolden / "data").string()}});
   EXPECT_EQ(message_of(Fault::kUsage,
                        [&] {
                          make_chat_prompts(data, template_of("{{ messages[0].content }}"),
@@ -64,7 +66,7 @@ TEST(ChatPrompts, OfAWrittenTextOfExamplesAreOneTurn) {
 }
 
 TEST(ChatPrompts, OfTextsWhosePerplexityIsMeasuredAreTheTexts) {
-  TaskData data = load_task(find_task("wikitext", {}), {.paths = {kGolden + "data"}});
+  TaskData data = load_task(find_task("wikitext", {}), {.paths = {(kGolden / "data").string()}});
   const std::string before = data.prompt_hash;
   make_chat_prompts(data, template_of("{{ messages[0].content }}"), {});
   EXPECT_EQ(data.prompt_hash, before);
@@ -159,7 +161,7 @@ TEST(ChatPrompts, OfPairsOfMessagesThatAreNoPairsAreRefused) {
 }
 
 TEST(ChatPrompts, AreRefusedAsTheTemplateRefusesThem) {
-  TaskData data = load_task(find_task("boolq", {}), {.paths = {kGolden + "data"}});
+  TaskData data = load_task(find_task("boolq", {}), {.paths = {(kGolden / "data").string()}});
   EXPECT_THAT(
       message_of(
           Fault::kData,

@@ -11,15 +11,16 @@
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "tasks/task_table.h"
+#include "unit/tasks/golden_folder.h"
 
 namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
+using test::kGolden;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const fs::path kGolden = fs::path(PITON_SOURCE_DIR) / "tests" / "golden" / "evaluation";
 const fs::path kBench = fs::path(PITON_SOURCE_DIR) / ".." / "shared" / "data" / "bench";
 
 std::vector<nlohmann::json> golden_tasks(const std::string& file) {

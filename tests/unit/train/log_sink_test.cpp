@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "train/sinks/progress_sink.h"
+#include "unit/train/lines_log.h"
 
 namespace piton {
 namespace {
 
+using test::LinesLog;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -25,12 +27,6 @@ const StepMetrics kStep{.iteration = 7,
                         .share_of_peak = 0.8,
                         .elapsed_ms = 250.26,
                         .skipped = 1};
-
-class LinesLog final : public Log {
- public:
-  void write(LogLevel, std::string_view line) override { lines.emplace_back(line); }
-  std::vector<std::string> lines;
-};
 
 TEST(LogLines, AreMegatronsOrBrief) {
   EXPECT_EQ(megatron_line(kStart, kStep, 1, 3650),

@@ -8,10 +8,12 @@
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "support/trainer_run.h"
+#include "unit/train/lines_log.h"
 
 namespace piton {
 namespace {
 
+using test::LinesLog;
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
@@ -20,12 +22,6 @@ using testing::IsEmpty;
 using testing::Not;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-class LinesLog final : public Log {
- public:
-  void write(LogLevel, std::string_view line) override { lines.emplace_back(line); }
-  std::vector<std::string> lines;
-};
 
 class SkipRulesTest : public testing::Test {
  protected:
