@@ -17,7 +17,7 @@ file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/
 add_library(piton_cuda_emulated STATIC EXCLUDE_FROM_ALL ${emulator_sources} ${host_sources})
 piton_device_sources(device_sources ${CMAKE_BINARY_DIR}/generated/cuda_emulated cpp ${device_sources}
                      ${emulator}/faulty.cu ${emulator}/fragments.cu)
-set_source_files_properties(${device_sources} PROPERTIES COMPILE_OPTIONS "-fsanitize=thread;-Wno-unknown-pragmas")
+set_source_files_properties(${device_sources} PROPERTIES COMPILE_OPTIONS "-O1;-fsanitize=thread;-Wno-unknown-pragmas")
 target_sources(piton_cuda_emulated PRIVATE ${device_sources})
 target_include_directories(piton_cuda_emulated BEFORE PUBLIC ${emulator}/include ${CMAKE_SOURCE_DIR}/tests)
 target_link_libraries(piton_cuda_emulated PUBLIC piton_kernels piton_comm piton_comm_rendezvous)

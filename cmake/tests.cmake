@@ -28,7 +28,7 @@ function(piton_test_compilation name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
   target_link_options(${name} PRIVATE ${piton_link_quickly})
   piton_precompile(${name} TESTS)
-  piton_compile_together(${name} 32)
+  piton_compile_together(${name} 16)
 endfunction()
 target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)
 

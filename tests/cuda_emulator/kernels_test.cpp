@@ -78,7 +78,8 @@ TEST(EmulatedAttention, AgreesWithTheReferenceOnAlignedRows) {
 const std::vector<std::tuple<DType, bool>> kTypes = {{DType::kBF16, true},  {DType::kF32, false},
                                                      {DType::kF16, true},   {DType::kF64, true},
                                                      {DType::kBF16, false}, {DType::kF64, false}};
-INSTANTIATE_TEST_SUITE_P(Types, EmulatedKernels, testing::ValuesIn(test::sampled(kTypes, 4)),
+INSTANTIATE_TEST_SUITE_P(Types, EmulatedKernels,
+                         testing::ValuesIn(test::sampled(kTypes, kTypes.size())),
                          [](const auto& info) {
                            return std::string(name(std::get<0>(info.param))) +
                                   (std::get<1>(info.param) ? "_awkward" : "_plain");

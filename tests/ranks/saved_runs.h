@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "support/ranks_main.h"
+#include "ranks/setting.h"
 #include "support/run_session.h"
 
 namespace piton::ranks {
