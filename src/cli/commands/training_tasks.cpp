@@ -82,6 +82,20 @@ class TrainedModel final : public EvaluatedModel {
   std::unique_ptr<DecodingEngine> engine_;  // of these weights: it remembers what it read
 };
 
+// The samples of a task that may have an answer of more than `sequence` tokens: those of as many
+// bytes. Few have, so that a run does not begin by encoding whole tasks.
+TaskData with_long_answers(const TaskData& data, std::int64_t sequence) {
+  constexpr std::int64_t kAdded = 8;  // tokens of a text that are no part of it
+  TaskData some{.task = data.task, .num_shots = data.num_shots, .is_chat = data.is_chat};
+  for (const TaskSample& sample : data.samples) {
+    if (std::ranges::any_of(sample.continuations, [&](const std::string& one) {
+          return std::ssize(one) + kAdded > sequence;
+        }))
+      some.samples.push_back(sample);
+  }
+  return some;
+}
+
 class LoadedTasks final : public TaskEvaluator {
  public:
   explicit LoadedTasks(std::vector<TaskData> tasks) : tasks_(std::move(tasks)) {}
@@ -93,7 +107,7 @@ class LoadedTasks final : public TaskEvaluator {
                     "--eval-tasks: {} generates up to {} tokens, but --seq-length is {}; evaluate "
                     "checkpoints with piton eval --max-new-tokens N",
                     data.task.name, data.task.max_new_tokens, texts.sequence);
-      make_requests(RunTexts(texts), data, requests_of(data));
+      make_requests(RunTexts(texts), with_long_answers(data, texts.sequence), requests_of(data));
     }
   }
 
