@@ -19,16 +19,22 @@ struct TextEnd {
   std::vector<std::string> stop;  // the text ends before these words
 };
 
-class EvaluatedModel {
+// How a model reads texts.
+class TextReader {
  public:
-  virtual ~EvaluatedModel() = default;
+  virtual ~TextReader() = default;
 
   virtual const Tokenizer& tokenizer() const = 0;
   // Whether a text gets the special tokens that the tokenizer puts before it.
   virtual bool adds_special_tokens() const = 0;
   // The most tokens that the model reads at once.
   virtual std::int64_t longest_sequence() const = 0;
+  // Whether a larger --seq-length lets it read more.
+  virtual bool reads_more_if_asked() const { return false; }
+};
 
+class EvaluatedModel : public TextReader {
+ public:
   // Collective, as Model::score_continuations().
   virtual std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) = 0;
   // A continuation of each prompt as text, without special tokens.

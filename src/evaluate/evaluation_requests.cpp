@@ -13,7 +13,7 @@ using Ids = std::vector<std::int32_t>;
 
 class RequestMaker {
  public:
-  RequestMaker(const EvaluatedModel& model, const TaskData& data, const RequestRules& rules)
+  RequestMaker(const TextReader& model, const TaskData& data, const RequestRules& rules)
       : model_(model), data_(data), rules_(rules) {
     if (model.adds_special_tokens()) before_ = frame_of(model.tokenizer()).before;
     if (!before_.empty()) begin_ = model.tokenizer().decode(before_);
@@ -83,8 +83,11 @@ class RequestMaker {
                   "prompt and an answer",
                   where(), ids.size(), scored);
     if (scored > longest)
-      throw Error(Fault::kData, "{}: the answer has {} tokens, and the model reads {}", where(),
-                  scored, longest);
+      throw Error(Fault::kData,
+                  "{}: the answer has {} tokens, and the model reads {}; {}, or leave the task out",
+                  where(), scored, longest,
+                  model_.reads_more_if_asked() ? fmt::format("give --seq-length {} or more", scored)
+                                               : "take a model that reads more");
     EvaluationRequest request{.sample = sample_, .slot = slot_++};
     if (ids.size() > longest + 1) {
       ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(longest + 1));
@@ -170,7 +173,7 @@ class RequestMaker {
     }
   }
 
-  const EvaluatedModel& model_;
+  const TextReader& model_;
   const TaskData& data_;
   const RequestRules& rules_;
   Ids before_;
@@ -182,7 +185,7 @@ class RequestMaker {
 
 }  // namespace
 
-std::vector<EvaluationRequest> make_requests(const EvaluatedModel& model, const TaskData& data,
+std::vector<EvaluationRequest> make_requests(const TextReader& model, const TaskData& data,
                                              const RequestRules& rules) {
   if (rules.overlapping_eval < 0 || rules.overlapping_eval > model.longest_sequence())
     throw Error(Fault::kUsage, "--overlapping-eval: got {}, wanted 1 to {}, or 0 for none",

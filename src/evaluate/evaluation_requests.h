@@ -34,7 +34,7 @@ struct RequestRules {
 
 // The requests of all samples, in their order. Throws Error(kData) for a continuation that has no
 // token, or more than the model reads; Error(kUsage) if max_new_tokens leaves no room for a prompt.
-std::vector<EvaluationRequest> make_requests(const EvaluatedModel& model, const TaskData& data,
+std::vector<EvaluationRequest> make_requests(const TextReader& model, const TaskData& data,
                                              const RequestRules& rules);
 
 }  // namespace piton

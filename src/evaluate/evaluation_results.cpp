@@ -73,16 +73,14 @@ void add_section_scores(const std::string& task, std::vector<GroupScore>& scores
         {.metric = "score", .filter = "none", .value = sum / kSections});
 }
 
-OrderedJson config_of(const TaskEvaluation& evaluation) {
-  const TaskData& data = evaluation.data;
+// What is known before the evaluation.
+OrderedJson settings_of(const PlannedTask& planned) {
+  const TaskData& data = planned.data;
   OrderedJson config = {{"protocol", name(data.task.protocol)},
-                        {"prompt_hash", data.prompt_hash},
                         {"num_fewshot", data.num_shots},
                         {"random_shots", data.task.random_shots && data.num_shots > 0},
-                        {"special_tokens", evaluation.adds_special_tokens},
-                        {"chat_template", data.is_chat},
-                        {"cut_prompts", evaluation.cut_prompts},
-                        {"empty_answers", evaluation.empty_answers}};
+                        {"special_tokens", planned.adds_special_tokens},
+                        {"chat_template", data.is_chat}};
   if (!data.task.variant.empty()) config["variant"] = data.task.variant;
   // The examples, where all questions of a subject have the same; else they are with the samples.
   std::map<std::string, std::vector<std::int64_t>> shots;
@@ -95,7 +93,7 @@ OrderedJson config_of(const TaskEvaluation& evaluation) {
     config["few_shot_texts"] = data.task.shot_texts;
   if (data.task.max_new_tokens > 0) config["max_new_tokens"] = data.task.max_new_tokens;
   if (!data.task.reasoning_end.empty()) config["think_end_token"] = data.task.reasoning_end;
-  const AnswerSampling& sampling = evaluation.sampling;
+  const AnswerSampling& sampling = planned.sampling;
   if (sampling.draws()) {
     config["num_samples"] = sampling.answers;
     config["temperature"] = sampling.temperature;
@@ -103,7 +101,57 @@ OrderedJson config_of(const TaskEvaluation& evaluation) {
     config["top_p"] = sampling.top_p;
     config["seed"] = sampling.seed;
   }
+  config["prompt_hash"] = data.prompt_hash;  // last: the others say what makes it differ
   return config;
+}
+
+OrderedJson config_of(const TaskEvaluation& evaluation) {
+  OrderedJson config =
+      settings_of({evaluation.data, evaluation.adds_special_tokens, evaluation.sampling});
+  config["cut_prompts"] = evaluation.cut_prompts;
+  config["empty_answers"] = evaluation.empty_answers;
+  return config;
+}
+
+std::string text_in(const OrderedJson& object, const char* field) {
+  const auto found = object.find(field);
+  return found == object.end() || !found->is_string() ? "" : found->get<std::string>();
+}
+
+// Which model results are of, if it is another one.
+std::string other_model(const OrderedJson& found, const EvaluatedSource& source) {
+  const std::string model = text_in(found, "model_name");
+  if (text_in(found, "model_hash") != source.model_hash)
+    return model == source.model
+               ? fmt::format("of other weights of {}", model)
+               : fmt::format("of another model, {}; this one is {}", model, source.model);
+  const std::string adapters = text_in(found, "adapters_hash");
+  if (adapters != source.adapters_hash)
+    return fmt::format("of {} {} adapters", model,
+                       adapters.empty()               ? "without"
+                       : source.adapters_hash.empty() ? "with"
+                                                      : "with other");
+  if (text_in(found, "tokenizer_hash") != source.tokenizer) return "of another tokenizer";
+  return "";
+}
+
+// The first setting of a task that differs, of those that results have.
+std::string other_setting(const OrderedJson& found, const OrderedJson& wanted) {
+  OrderedJson all = wanted;
+  for (const auto& [key, value] : found.items()) {
+    const bool measured = key == "cut_prompts" || key == "empty_answers";
+    if (!measured && !all.contains(key)) all[key] = value;
+  }
+  const auto shown = [](const OrderedJson& config, const std::string& key) {
+    if (!config.contains(key)) return std::string("not set");
+    return config[key].is_structured() ? "other ones" : config[key].dump();
+  };
+  for (const auto& [key, value] : all.items()) {
+    if (found.contains(key) && wanted.contains(key) && found[key] == wanted[key]) continue;
+    if (key == "prompt_hash") return "other questions or prompts";
+    return fmt::format("{}: {}, here {}", key, shown(found, key), shown(wanted, key));
+  }
+  return "";
 }
 
 }  // namespace
@@ -161,6 +209,7 @@ OrderedJson results_json(const std::vector<TaskEvaluation>& evaluations,
       {"n-samples", OrderedJson::object()}, {"higher_is_better", OrderedJson::object()},
       {"model_name", source.model},         {"model_hash", source.model_hash},
       {"tokenizer_hash", source.tokenizer}, {"piton_version", source.version}};
+  if (!source.adapters_hash.empty()) out["adapters_hash"] = source.adapters_hash;
   for (const TaskEvaluation& evaluation : evaluations) {
     const TaskData& data = evaluation.data;
     std::set<std::string> subjects;
@@ -181,6 +230,28 @@ OrderedJson results_json(const std::vector<TaskEvaluation>& evaluations,
     }
   }
   return out;
+}
+
+std::string other_results(const std::string& text, const std::vector<PlannedTask>& planned,
+                          const EvaluatedSource& source) {
+  const auto found = read_json_or_discarded<OrderedJson>(text);
+  if (!found.is_object() || !found.contains("configs") || !found["configs"].is_object())
+    return "not of piton eval";
+  std::string other = other_model(found, source);
+  if (!other.empty()) return other;
+  const OrderedJson& configs = found["configs"];
+  std::set<std::string> names;
+  for (const PlannedTask& task : planned) {
+    const std::string& name = task.data.task.name;
+    names.insert(name);
+    if (!configs.contains(name)) continue;
+    other = other_setting(configs[name], settings_of(task));
+    if (!other.empty()) return fmt::format("of {} with {}", name, other);
+  }
+  for (const auto& [name, config] : configs.items()) {
+    if (!names.contains(name)) return fmt::format("of {} too, which is not evaluated now", name);
+  }
+  return "";
 }
 
 std::string sample_lines(const TaskEvaluation& evaluation) {

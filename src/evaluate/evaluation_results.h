@@ -22,13 +22,26 @@ std::vector<GroupScore> scores_of(const TaskEvaluation& evaluation);
 std::string results_table(const std::vector<TaskEvaluation>& evaluations);
 
 struct EvaluatedSource {
-  std::string model;       // as given: --load
-  std::string model_hash;  // of its weights: that of `inspect --hash`
-  std::string tokenizer;   // hash of its contents
-  std::string version;     // of Piton, with its commit
+  std::string model;          // as given: --load
+  std::string model_hash;     // of its weights: that of `inspect --hash`
+  std::string adapters_hash;  // of the weights of its adapters; "": it has none
+  std::string tokenizer;      // hash of its contents
+  std::string version;        // of Piton, with its commit
 };
 nlohmann::ordered_json results_json(const std::vector<TaskEvaluation>& evaluations,
                                     const EvaluatedSource& source);
+
+// A task that is going to be evaluated.
+struct PlannedTask {
+  const TaskData& data;
+  bool adds_special_tokens = false;
+  AnswerSampling sampling;
+};
+
+// Why results of `planned` must not replace `text`, that of a results.json: it is "of another
+// model, ...", or of other settings of a task, or has tasks that are not planned. "": they may.
+std::string other_results(const std::string& text, const std::vector<PlannedTask>& planned,
+                          const EvaluatedSource& source);
 
 // One object a sample: id, subject, index, prompt, cut (true: the prompt did not fit),
 // continuations, log_likelihoods, rewards or text, gold, answer, correct, shots, metrics.

@@ -38,7 +38,7 @@ MeshSizes mesh_of(int world_size, const Replica& replica) {
   if (world_size % ranks != 0) {
     throw Error(
         Fault::kUsage,
-        "mesh: {} {} cannot form {}; start a multiple of {} (tools/launch.sh {} piton ...), or "
+        "mesh: {} {} cannot form {}; start a multiple of {} (piton launch {} COMMAND ...), or "
         "change --tensor-model-parallel-size{} or --pipeline-model-parallel-size",
         world_size, world_size == 1 ? "process" : "processes", replica.text(), ranks, ranks,
         replica.context > 1 ? ", --context-parallel-size" : "");

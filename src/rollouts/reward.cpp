@@ -113,6 +113,10 @@ std::vector<std::unique_ptr<Reward>> make_rewards(const RolloutOptions& options)
   return rewards;
 }
 
+void check_reward_pattern(const std::string& expression) {
+  static_cast<void>(PatternReward(expression));
+}
+
 std::string answer_of_record(const Json& record) {
   const auto found = record.find("answer");
   if (found == record.end()) {

@@ -31,6 +31,9 @@ class Reward {
 // started.
 std::vector<std::unique_ptr<Reward>> make_rewards(const RolloutOptions& options);
 
+// Throws Error(kUsage) for a --reward-pattern that is no regular expression.
+void check_reward_pattern(const std::string& expression);
+
 // The text of the key "answer" of a record: a text, or a number as it is written. Throws
 // Error(kData) for other values, and without it.
 std::string answer_of_record(const nlohmann::ordered_json& record);

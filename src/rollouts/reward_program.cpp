@@ -7,11 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
 #include <system_error>
 #include <thread>
 
@@ -56,11 +59,26 @@ class WithoutBrokenPipes {
   struct sigaction before_ {};
 };
 
-pid_t start(const std::string& command, const Pipe& input, const Pipe& output) {
+// What a shell is started with: its words after "sh", and which descriptors it gets.
+struct ShellStart {
+  std::vector<std::string> words;
+  int input = -1;  // -1: /dev/null
+  int output = -1;
+  bool silent = false;  // its standard error is /dev/null too
+};
+
+pid_t start(ShellStart shell) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, input.read, STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, output.write, STDOUT_FILENO);
+  const auto give = [&](int descriptor, int as) {
+    if (descriptor >= 0)
+      ::posix_spawn_file_actions_adddup2(&actions, descriptor, as);
+    else
+      ::posix_spawn_file_actions_addopen(&actions, as, "/dev/null", O_RDWR, 0);
+  };
+  give(shell.input, STDIN_FILENO);
+  give(shell.output, STDOUT_FILENO);
+  if (shell.silent) give(-1, STDERR_FILENO);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
   // In a separate group: it is ended with all that it started, and Ctrl-C is for the run alone. It
@@ -74,10 +92,10 @@ pid_t start(const std::string& command, const Pipe& input, const Pipe& output) {
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setflags(
       &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  std::string shell = "sh";
-  std::string flag = "-c";
-  std::string text = command;
-  const std::array<char*, 4> arguments = {shell.data(), flag.data(), text.data(), nullptr};
+  std::string name = "sh";
+  std::vector<char*> arguments = {name.data()};
+  for (std::string& word : shell.words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   pid_t child = -1;
   const int error =
       ::posix_spawn(&child, "/bin/sh", &actions, &attributes, arguments.data(), environ);
@@ -90,13 +108,57 @@ pid_t start(const std::string& command, const Pipe& input, const Pipe& output) {
   return child;
 }
 
+bool shell_succeeds(std::vector<std::string> words) {
+  const pid_t child = start({.words = std::move(words), .silent = true});
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// The first word of a command, "" if a shell may change it before it looks for the program.
+std::string plain_first_word(const std::string& command) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+:,./-";
+  const std::size_t begin = command.find_first_not_of(" \t\n");
+  if (begin == command.npos) return "";
+  const std::size_t end = std::min(command.find_first_not_of(kPlain, begin), command.size());
+  const bool ends = end == command.size() || std::strchr(" \t\n;|&", command[end]) != nullptr;
+  return ends ? command.substr(begin, end - begin) : "";
+}
+
 }  // namespace
+
+void check_reward_command(const std::string& command) {
+  if (!shell_succeeds({"-n", "-c", command})) {
+    throw Error(Fault::kUsage,
+                "--reward-command: /bin/sh cannot read {}; check its quotes and brackets", command);
+  }
+  const std::string word = plain_first_word(command);
+  if (word.empty()) return;
+  std::error_code ignored;
+  if (word.find('/') == word.npos) {
+    if (shell_succeeds({"-c", "command -v -- \"$1\"", "sh", word})) return;
+    const bool here = std::filesystem::is_regular_file(word, ignored);
+    throw Error(Fault::kUsage, "--reward-command: there is no program {} on the PATH; {}", word,
+                here ? fmt::format("wanted ./{}, or the name of its interpreter before it", word)
+                     : "check its name, or give its path");
+  }
+  if (!std::filesystem::exists(word, ignored))
+    throw Error(Fault::kUsage, "--reward-command: there is no {}; check the path", word);
+  if (std::filesystem::is_directory(word, ignored) || ::access(word.c_str(), X_OK) != 0) {
+    throw Error(Fault::kUsage,
+                "--reward-command: {} is not executable; chmod +x it, or give its interpreter, as "
+                "in \"python3 {}\"",
+                word, word);
+  }
+}
 
 RewardProgram::RewardProgram(std::string command, std::int64_t timeout_seconds)
     : command_(std::move(command)), timeout_seconds_(timeout_seconds) {
   const Pipe input;
   const Pipe output;
-  child_ = start(command_, input, output);
+  child_ = start({.words = {"-c", command_}, .input = input.read, .output = output.write});
   ::close(input.read);
   ::close(output.write);
   input_ = input.write;

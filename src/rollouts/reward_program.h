@@ -11,6 +11,10 @@
 
 namespace piton {
 
+// Throws Error(kUsage) for a --reward-command that a shell cannot read, or whose first word, where
+// that is plain, names no program: a run would learn of it after its model is loaded.
+void check_reward_command(const std::string& command);
+
 class RewardProgram {
  public:
   // Starts `command` in a shell. Its standard error is that of this process. Throws Error(kData) if

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/options/option_range.h"
+#include "rollouts/reward.h"
 
 namespace piton {
 namespace {
@@ -129,6 +130,7 @@ void RolloutOptions::check() const {
   check_draws(*this);
   check_overlong(*this);
   check_argument(*this, "pattern", reward_pattern, "REGEX");
+  if (!reward_pattern.empty()) check_reward_pattern(reward_pattern);
   check_argument(*this, "command", reward_command, "TEXT");
   check_argument(*this, kModelReward, reward_model, "DIR");
   if (!reward_weights.empty() && reward_weights.size() != rewards.size()) {

@@ -1,5 +1,7 @@
 #include "serve/text_service.h"
 
+#include <fmt/chrono.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -36,7 +38,7 @@ constexpr std::string_view kCountTokens = "/v1/messages/count_tokens";
 
 // In the form of the service whose path it is.
 HttpAnswer error_answer(const std::string& path, const RequestError& error) {
-  const bool is_message = path == kMessages || path == kCountTokens;
+  const bool is_message = path == kMessages || path.starts_with(fmt::format("{}/", kMessages));
   return json_answer(is_message ? message_error_json(error) : error.json(), error.status());
 }
 
@@ -125,13 +127,21 @@ TextService::TextService(ServedModel& model, DecodingLoop& loop, ServiceOptions 
 
 TextService::~TextService() = default;
 
-std::string TextService::error_body(int status) {
-  const char* message = "the request is not HTTP, or has too many headers";
+std::string TextService::error_body(const HttpRefusal& refusal) {
+  const int status = refusal.status;
+  std::string message = "the request is not HTTP, or has too many headers";
   if (status == 404) message = "no such path";
-  if (status == 413) message = "the body of the request is too large";
+  if (status == 413) {
+    const std::string size =
+        refusal.body_bytes ? fmt::format("{} bytes", *refusal.body_bytes) : "more bytes";
+    message = fmt::format(
+        "the body of the request has {}, wanted at most {}; shorten it, or start the server with "
+        "a larger --max-body-bytes",
+        size, refusal.most_body_bytes);
+  }
   if (status == 414) message = "the path is too long";
   if (status == 503) message = "too many connections; try again later";
-  return json_line(RequestError(status, "", message).json());
+  return error_answer(refusal.path, RequestError(status, "", message)).body;
 }
 
 HttpAnswer TextService::answer(const HttpRequest& request, const HttpClient& client) {
@@ -215,12 +225,18 @@ HttpAnswer TextService::routed(const HttpRequest& request, const HttpClient& cli
 }
 
 HttpAnswer TextService::models(const HttpRequest& request) const {
+  // The fields of OpenAI and vLLM, then those of Anthropic.
   const auto entry = [&](std::optional<std::int64_t> adapter) {
-    Json model = {{"id", model_.name_of(adapter)},
+    const std::string name = model_.name_of(adapter);
+    Json model = {{"id", name},
                   {"object", "model"},
                   {"created", started_},
                   {"owned_by", "piton"},
-                  {"max_model_len", model_.longest_sequence()}};
+                  {"max_model_len", model_.longest_sequence()},
+                  {"type", "model"},
+                  {"display_name", name},
+                  {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(started_))},
+                  {"max_input_tokens", model_.longest_sequence()}};
     if (adapter) model["parent"] = model_.name();
     return model;
   };
@@ -229,7 +245,13 @@ HttpAnswer TextService::models(const HttpRequest& request) const {
     return json_answer(entry(named_adapter(request.path.substr(kList.size() + 1), model_)));
   Json all = Json::array({entry(std::nullopt)});
   for (std::int64_t i = 0; i < std::ssize(model_.adapters()); ++i) all.push_back(entry(i));
-  return json_answer({{"object", "list"}, {"data", std::move(all)}});
+  const Json first = all.front()["id"];
+  const Json last = all.back()["id"];
+  return json_answer({{"object", "list"},
+                      {"data", std::move(all)},
+                      {"has_more", false},
+                      {"first_id", first},
+                      {"last_id", last}});
 }
 
 HttpAnswer TextService::tokenize(const HttpRequest& request) const {

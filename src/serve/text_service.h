@@ -30,7 +30,7 @@ class TextService {
   // An HttpHandler: any thread. Errors become answers.
   HttpAnswer answer(const HttpRequest& request, const HttpClient& client);
   // An HttpErrorBody.
-  static std::string error_body(int status);
+  static std::string error_body(const HttpRefusal& refusal);
 
  private:
   HttpAnswer routed(const HttpRequest& request, const HttpClient& client);

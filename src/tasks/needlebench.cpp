@@ -318,10 +318,10 @@ TaskData load_needlebench(const Task& task, const TaskDataOptions& options) {
   if (options.num_shots.value_or(0) > 0)
     throw Error(Fault::kUsage, "--num-shots: got {}, and {} has no examples; leave it out",
                 *options.num_shots, task.name);
-  const fs::path folder = task_data_path(task.name, options.paths);
+  const fs::path folder = task_data_path(task.name, options.paths, options.flags);
   if (!fs::is_directory(folder))
-    throw Error(Fault::kUsage, "--task-data-path: {} is a file, wanted the folder of needlebench",
-                folder.string());
+    throw Error(Fault::kUsage, "{}: {} is a file, wanted the folder of needlebench",
+                options.flags.paths, folder.string());
   auto files = std::make_shared<NeedleFiles>();
   files->options = options.needles;
   files->max_samples = options.max_samples;

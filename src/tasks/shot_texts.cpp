@@ -11,8 +11,8 @@ namespace piton {
 
 namespace fs = std::filesystem;
 
-ShotTexts::ShotTexts(const Task& task, fs::path data, std::string given)
-    : task_(task), data_(std::move(data)), given_(std::move(given)) {}
+ShotTexts::ShotTexts(const Task& task, fs::path data, std::string given, const TaskFlags& flags)
+    : task_(task), data_(std::move(data)), given_(std::move(given)), flags_(flags) {}
 
 fs::path ShotTexts::find(const std::string& file, const fs::path& questions) const {
   std::vector<fs::path> places;
@@ -32,11 +32,11 @@ fs::path ShotTexts::find(const std::string& file, const fs::path& questions) con
   for (const fs::path& place : places) {
     if (fs::is_regular_file(place / file)) return place / file;
   }
-  throw Error(
-      Fault::kUsage,
-      "--few-shot-path: {} is not in {}; wanted the file of examples of {} ({} protocol), or "
-      "--num-shots 0",
-      file, given_.empty() ? data_.string() : given_, task_.name, name(task_.protocol));
+  const std::string_view flag = flags_.few_shot_path.empty() ? flags_.paths : flags_.few_shot_path;
+  throw Error(Fault::kUsage,
+              "{}: {} is not in {}; wanted the file of examples of {} ({} protocol){}", flag, file,
+              given_.empty() ? data_.string() : given_, task_.name, name(task_.protocol),
+              flags_.or_no_shots());
 }
 
 std::vector<std::string> ShotTexts::of(const std::string& subject, const fs::path& questions) {

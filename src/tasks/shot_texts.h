@@ -17,9 +17,10 @@ namespace piton {
 
 class ShotTexts {
  public:
-  // `given`: --few-shot-path, "" if not given; then files are searched in `data`, in its parent,
-  // and in folders "fewshot" of both.
-  ShotTexts(const Task& task, std::filesystem::path data, std::string given);
+  // `given`: TaskFlags::few_shot_path, "" if not given; then files are searched in `data`, in its
+  // parent, and in folders "fewshot" of both.
+  ShotTexts(const Task& task, std::filesystem::path data, std::string given,
+            const TaskFlags& flags);
 
   // One text, or three. `questions`: the folder of the subject's questions. Throws Error(kUsage) if
   // there is no file, naming it, and Error(kData) if it has no text of the subject.
@@ -31,6 +32,7 @@ class ShotTexts {
   const Task& task_;
   std::filesystem::path data_;
   std::string given_;
+  TaskFlags flags_;
   std::map<std::string, nlohmann::json> files_;
 };
 

@@ -19,8 +19,23 @@ namespace piton {
 enum class Protocol : std::uint8_t { kLmEval, kMindSpeed };
 std::string_view name(Protocol protocol);
 
+// The options of the command that asks for tasks, for errors; "" if it has none.
+struct TaskFlags {
+  std::string_view tasks = "--task";
+  std::string_view paths = "--task-data-path";
+  std::string_view protocol = "--protocol";
+  std::string_view num_shots = "--num-shots";
+  std::string_view few_shot_path = "--few-shot-path";
+
+  // ", or --num-shots 0", where examples are missing.
+  std::string or_no_shots() const {
+    return num_shots.empty() ? "" : ", or " + std::string(num_shots) + " 0";
+  }
+};
+
 // Which of the tasks of one name.
 struct TaskChoice {
+  TaskFlags flags;
   Protocol protocol = Protocol::kLmEval;
   // Of kMindSpeed alone.
   bool strict_lambada = false;  // the last word, not the last token

@@ -139,12 +139,13 @@ TaskFile task_file_of(const fs::path& relative) {
   return file;
 }
 
-fs::path task_data_path(std::string_view task, const std::vector<std::string>& given) {
+fs::path task_data_path(std::string_view task, const std::vector<std::string>& given,
+                        const TaskFlags& flags) {
   if (given.empty())
-    throw Error(Fault::kUsage, "--task-data-path: not given; wanted the folder of {}'s questions",
+    throw Error(Fault::kUsage, "{}: not given; wanted the folder of {}'s questions", flags.paths,
                 task);
   for (const std::string& path : given) {
-    if (!fs::exists(path)) throw Error(Fault::kUsage, "--task-data-path: {} does not exist", path);
+    if (!fs::exists(path)) throw Error(Fault::kUsage, "{}: {} does not exist", flags.paths, path);
   }
   // A whole word first: "cmmlu" holds "mmlu".
   for (const bool whole : {true, false}) {
@@ -171,14 +172,13 @@ fs::path task_data_path(std::string_view task, const std::vector<std::string>& g
         fs::is_directory(only) ? other_tasks_in(only, task) : std::vector<std::string>();
     if (others.empty()) return only;
     throw Error(Fault::kUsage,
-                "--task-data-path: {} has files of {}, but none of {}; wanted a folder or file {} "
-                "in it",
-                only.string(), listed(others), task, task);
+                "{}: {} has files of {}, but none of {}; wanted a folder or file {} in it",
+                flags.paths, only.string(), listed(others), task, task);
   }
   throw Error(Fault::kUsage,
-              "--task-data-path: none of {} holds the name \"{}\"; wanted a folder or file for "
-              "each --task, with the name of the task",
-              listed(given), task);
+              "{}: none of {} holds the name \"{}\"; wanted a folder or file for each {}, with the "
+              "name of the task",
+              flags.paths, listed(given), task, flags.tasks);
 }
 
 TaskFiles find_task_files(const Task& task, const fs::path& path) {

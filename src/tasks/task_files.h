@@ -33,7 +33,8 @@ TaskFile task_file_of(const std::filesystem::path& relative);
 // The file or folder of a task among those given: the last one whose path holds the task's name; in
 // a folder that holds a folder or file with the task's name, that one; otherwise the only one.
 // Throws Error(kUsage) if there is none, and for a folder that names other built-in tasks alone.
-std::filesystem::path task_data_path(std::string_view task, const std::vector<std::string>& given);
+std::filesystem::path task_data_path(std::string_view task, const std::vector<std::string>& given,
+                                     const TaskFlags& flags = {});
 
 struct TaskFiles {
   std::vector<TaskFile> questions;  // of the first of the task's splits that exists, by subject

@@ -242,7 +242,7 @@ class SampleMaker {
         options_(options),
         files_(files),
         num_shots_(options.num_shots.value_or(task.num_shots)),
-        texts_(task, files.folder, options.few_shot_path) {
+        texts_(task, files.folder, options.few_shot_path, options.flags) {
     check_shots();
   }
 
@@ -338,16 +338,21 @@ class SampleMaker {
       if (task_.has_subjects && one.subject != file.subject) continue;
       pool = records_of(task_, one);
       if (std::ssize(pool) >= drawn_count()) return pool;
-      throw Error(Fault::kData, "{}: got {} examples, --num-shots {} needs {}", one.path.string(),
-                  pool.size(), num_shots_, drawn_count());
+      throw Error(Fault::kData, "{}: got {} examples, {} needs {}", one.path.string(), pool.size(),
+                  asked_for(), drawn_count());
     }
     const std::string split = task_.shot_splits.front();
-    throw Error(Fault::kUsage,
-                "{}: no examples{}; wanted {} there for {} examples, or --num-shots 0",
+    throw Error(Fault::kUsage, "{}: no examples{}; wanted {} there for {} examples{}",
                 files_.folder.string(), subject_.empty() ? "" : " of " + subject_,
                 task_.has_subjects ? fmt::format("{}/{}_{}.csv", split, file.subject, split)
                                    : split + ".jsonl",
-                num_shots_);
+                num_shots_, options_.flags.or_no_shots());
+  }
+
+  // What needs the examples: the option, or the task.
+  std::string asked_for() const {
+    if (options_.flags.num_shots.empty()) return task_.name;
+    return fmt::format("{} {}", options_.flags.num_shots, num_shots_);
   }
 
   std::int64_t drawn_count() const { return num_shots_ + (task_.spare_shot ? 1 : 0); }
@@ -379,8 +384,8 @@ class SampleMaker {
       return subject_of(task_, pool[static_cast<std::size_t>(shot)]) != subject_;
     });
     if (std::ssize(shots) >= num_shots_) return;
-    throw Error(Fault::kData, "{}: got {} examples of {}, --num-shots {} needs {}",
-                files_.folder.string(), shots.size(), subject_, num_shots_, num_shots_);
+    throw Error(Fault::kData, "{}: got {} examples of {}, {} needs {}", files_.folder.string(),
+                shots.size(), subject_, asked_for(), num_shots_);
   }
 
   void add_texts(TaskSample& sample, const std::string& before, Question question,
@@ -435,7 +440,8 @@ std::string hash_of_prompts(const std::vector<TaskSample>& samples) {
 
 TaskData load_task(const Task& task, const TaskDataOptions& options) {
   if (task.has_needles) return load_needlebench(task, options);
-  const TaskFiles files = find_task_files(task, task_data_path(task.name, options.paths));
+  const TaskFiles files =
+      find_task_files(task, task_data_path(task.name, options.paths, options.flags));
   SampleMaker maker(task, options, files);
   TaskData data{.task = task, .num_shots = maker.num_shots()};
   for (const TaskFile& file : files.questions) maker.add(file, data.samples);

@@ -65,7 +65,8 @@ struct TaskData {
 };
 
 struct TaskDataOptions {
-  std::vector<std::string> paths;           // --task-data-path
+  TaskFlags flags;
+  std::vector<std::string> paths;           // TaskFlags::paths
   std::optional<std::int64_t> num_shots;    // absent: the task's
   std::optional<std::int64_t> max_samples;  // of each subject; absent: all
   std::optional<double> sample_share;       // the same as a share, rounded up

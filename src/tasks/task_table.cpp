@@ -46,6 +46,7 @@ std::string whole_task(std::string_view wanted, const std::vector<std::string>& 
 Task find_task(const std::string& given, const TaskChoice& choice) {
   if (given.ends_with(".toml")) return read_task_file(given, choice.protocol);
   const std::string wanted = own_name(given);
+  const std::string_view flag = choice.flags.tasks;
   const std::vector<Task> tasks =
       choice.protocol == Protocol::kLmEval ? lm_eval_tasks() : mindspeed_tasks(choice);
   std::vector<std::string> names;
@@ -57,19 +58,20 @@ Task find_task(const std::string& given, const TaskChoice& choice) {
       choice.protocol == Protocol::kLmEval ? Protocol::kMindSpeed : Protocol::kLmEval;
   for (const Task& task : built_in_tasks(other)) {
     if (task.name != wanted) continue;
-    throw Error(Fault::kUsage,
-                "--task: {} is a task of --protocol {}, and --protocol is {}; it has {}", wanted,
-                name(other), name(choice.protocol), listed(names, names.size()));
+    const bool chooses = !choice.flags.protocol.empty();
+    throw Error(Fault::kUsage, "{}: {} is a task of --protocol {}{}, and {} is {}; it has {}", flag,
+                wanted, name(other), chooses ? "" : " of piton eval",
+                chooses ? choice.flags.protocol : "the protocol here", name(choice.protocol),
+                listed(names, names.size()));
   }
   if (given.find(',') != std::string::npos) {
     throw Error(Fault::kUsage,
-                "--task: got \"{}\", wanted names with spaces between them, as in --task hellaswag "
-                "boolq",
-                given);
+                "{}: got \"{}\", wanted names with spaces between them, as in {} hellaswag boolq",
+                flag, given, flag);
   }
   std::string near = nearest_name(wanted, names);
   if (near.empty()) near = whole_task(wanted, names);
-  throw Error(Fault::kUsage, "--task: got \"{}\"{}; wanted one of {}, or a file NAME.toml", given,
+  throw Error(Fault::kUsage, "{}: got \"{}\"{}; wanted one of {}, or a file NAME.toml", flag, given,
               near.empty() ? "" : fmt::format(", did you mean {}?", near),
               listed(names, names.size()));
 }

@@ -4,14 +4,17 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <memory>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files/files.h"
+#include "base/files/lock_file.h"
 #include "base/files/regular_file.h"
 #include "base/hash.h"
+#include "base/shell_word.h"
 #include "checkpoint/collective.h"
 #include "data/preprocess/preprocess.h"
 #include "data/preprocess/preprocess_cards.h"
@@ -47,7 +50,7 @@ void check_is_there(const std::string& path) {
     throw Error(Fault::kData,
                 "--data-path: {} is a folder; name the files of conversations in it, or the prefix "
                 "of what piton preprocess --input {} wrote",
-                path, path);
+                path, shell_word(path));
   }
   const std::string end = fs::path(unpacked_name(path)).extension().string();
   if (std::ranges::count(kEnds, end) == 0 || fs::exists(name, ignored)) return;
@@ -147,6 +150,24 @@ std::string stem_of(const std::string& file) {
   return stem;
 }
 
+// Of the process that makes the samples at `place`. Waits for another one that does, with a line.
+std::unique_ptr<LockFile> lock_of_samples(const std::string& place, const std::string& file,
+                                          Log& log) {
+  LockRules rules;
+  rules.waits = [&, said = false](const std::optional<LockOwner>& owner) mutable {
+    if (!std::exchange(said, true))
+      log.info(fmt::format("{}: waiting for {}, which makes its samples in {}", file,
+                           described_owner(owner), place));
+    return true;
+  };
+  try {
+    create_folders(fs::path(place).parent_path());
+    return std::make_unique<LockFile>(place + ".lock", place, rules);
+  } catch (const Error& error) {
+    throw Error(error.fault(), "--data-cache-path: {}", error.what());
+  }
+}
+
 // preprocess() of one file. What it writes is of no interest to the user, unless it cannot be
 // written.
 PreprocessReport converted(const PreprocessOptions& one, const std::string& file,
@@ -241,11 +262,12 @@ RecordCorpora convert_record_files(const PretrainOptions& options,
     made.prefixes[file] = place;
     // The mark is written last.
     const fs::path mark = place + ".complete";
+    std::unique_ptr<LockFile> lock;
+    if (kept && !fs::exists(mark)) lock = lock_of_samples(place, file, log);
     if (kept && fs::exists(mark)) {
       log.info(fmt::format("{}: its samples are in {}", file, place));
       continue;
     }
-    if (kept) fs::create_directories(*kept);
     one.output_prefix = place;
     one.overwrite = true;
     const PreprocessReport done = converted(one, file, *reading.tokenizer, log);

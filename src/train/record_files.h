@@ -52,8 +52,8 @@ RunTemplates used_templates(const PretrainOptions& options,
                             const std::optional<OpenedModel>& foreign);
 
 // Converts `files`. Corpora of --data-cache-path that are there already are taken, if they were
-// made of the same bytes in the same way. Throws Error(kUsage, kData) as preprocess() does; records
-// that do not fit --stage are Error(kData).
+// made of the same bytes in the same way; another run that makes them now is waited for. Throws
+// Error(kUsage, kData) as preprocess() does; records that do not fit --stage are Error(kData).
 RecordCorpora convert_record_files(const PretrainOptions& options,
                                    const std::vector<std::string>& files, RecordReading reading,
                                    Log& log);

@@ -5,6 +5,7 @@
 #include "checkpoint/collective.h"
 #include "data/labels/found_labels.h"
 #include "model/label_head.h"
+#include "rollouts/reward_program.h"
 #include "train/record_files.h"
 #include "train/reference_model.h"
 #include "train/run/foreign_model.h"
@@ -32,6 +33,9 @@ void settle_stage(PretrainOptions& options, Communicator& everyone, Log& log) {
     check_preference_options(options);
     set_head_of_stage(options);
   });
+  // The first rank alone starts it.
+  const std::string& command = options.rollouts.reward_command;
+  if (!command.empty()) phase(everyone, 0, [&] { check_reward_command(command); });
   LabelOptions& labels = options.model.labels;
   const Json found = read_json<Json>(found_by_first(everyone, [&] {
     const std::vector<std::string> files = files_with_labels(options);

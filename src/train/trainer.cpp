@@ -377,7 +377,13 @@ void Trainer::check_tasks() const {
         Fault::kUsage,
         "--eval-tasks: cannot be combined with --sequence-parallel; evaluate checkpoints with "
         "piton eval");
-  inputs_.tasks->check(run_.plan.sequence);
+  inputs_.tasks->check(task_texts());
+}
+
+TaskTexts Trainer::task_texts() const {
+  return {.tokenizer = *run_.tokenizer,
+          .special_tokens = rule_of_run(run_.state.facts),
+          .sequence = run_.plan.sequence};
 }
 
 std::vector<PromptAnswer> Trainer::answer_prompts() {
@@ -390,10 +396,8 @@ std::vector<TaskFigure> Trainer::evaluate_tasks() {
   const Section whole(machine_.sections, kEvaluateSection);
   const WithoutObserver unobserved(run_.session->pipeline());
   return inputs_.tasks->evaluate({.session = *run_.session,
-                                  .tokenizer = *run_.tokenizer,
-                                  .special_tokens = rule_of_run(run_.state.facts),
+                                  .texts = task_texts(),
                                   .ends = text_ends_of_run(run_.settled.tokenizer, *run_.tokenizer),
-                                  .sequence = run_.plan.sequence,
                                   .batch_size = run_.settled.loop.micro_batch_size});
 }
 

@@ -37,6 +37,8 @@
 
 namespace piton {
 
+struct TaskTexts;  // run/task_evaluator.h
+
 // Reasons to stop before the next step, agreed by all ranks.
 struct StopRequest {
   int signal = 0;            // of the lowest rank that has one; 0: none
@@ -125,6 +127,7 @@ class Trainer {
   bool log_due() const;
   void log_completions();
   void check_tasks() const;
+  TaskTexts task_texts() const;
   std::vector<PromptAnswer> answer_prompts();
   std::vector<TaskFigure> evaluate_tasks();
   std::optional<double> run_evaluation(std::vector<ObjectiveFigure>& figures);

@@ -3,7 +3,6 @@ file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 get_filename_component(bin ${PITON} DIRECTORY)
 file(COPY ${SOURCE}/recipes DESTINATION ${WORK})
-file(CREATE_LINK ${SOURCE}/tools ${WORK}/tools SYMBOLIC)
 foreach(page docs/first_hour.md)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env "PATH=${bin}:$ENV{PATH}"
                           ${SOURCE}/tests/support/transcript.sh ${SOURCE}/${page} ${WORK}

@@ -80,8 +80,8 @@ if(NOT skipped EQUAL 1 OR NOT count EQUAL 2)
   message(FATAL_ERROR "diverged: ${count} lines, ${skipped} skipped at the last")
 endif()
 
-# A run that stops before its end says why, and how to go on.
-expect(RUN ${run} --train-iters 9 --exit-interval 4 --eval-iters 0 --save ${WORK}/stopped CODE 0
-       ERR "stopped by --exit-interval at iteration 4\n[^\n]*next: piton resume [^\n]*stopped continues")
-expect(RUN resume ${WORK}/stopped --exit-interval 9 CODE 0
+# A run that stops before its end says why, and how to go on: the line can be pasted into a shell.
+expect(RUN ${run} --train-iters 9 --exit-interval 4 --eval-iters 0 --save "${WORK}/it's stopped" CODE 0
+       ERR "stopped by --exit-interval at iteration 4\n[^\n]*next: piton resume '[^\n' ]*/it'.''s stopped' continues")
+expect(RUN resume "${WORK}/it's stopped" --exit-interval 9 CODE 0
        ERR "iteration +9/ +9 [^\n]*\n[^\n]*saved [^\n]*iter_0000009[^\n]*\n[^\n]*next: piton generate")

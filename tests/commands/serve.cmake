@@ -28,4 +28,4 @@ expect(RUN ${none} --ssl-certfile ${WORK}/absent CODE 2 ERR "--ssl-certfile, --s
 expect(RUN ${none} --ssl-certfile ${WORK}/absent --ssl-keyfile ${WORK}/absent CODE 3 ERR "absent: no certificate in PEM")
 file(WRITE ${WORK}/empty.txt "\n")
 expect(RUN ${none} --api-key-file ${WORK}/empty.txt CODE 3 ERR "the first line is no API key")
-expect(RUN serve --load ${WORK}/run --host 192.0.2.1 --port 1 CODE 2 ERR "--host, --port: cannot listen on 192.0.2.1:1")
+expect(RUN serve --load ${WORK}/run --host 192.0.2.1 --port 1 CODE 2 ERR "--host, --port: cannot listen on 192.0.2.1:1: Cannot assign requested address; is the port")

@@ -84,12 +84,9 @@ void write_owner(const std::filesystem::path& path, int descriptor) {
 
 [[noreturn]] void refuse(const std::string& what, const std::filesystem::path& path,
                          const std::optional<LockOwner>& owner) {
-  throw Error(
-      Fault::kUsage, "{}: in use by {} (lock {}); wait until it has ended, or write elsewhere",
-      what,
-      owner ? fmt::format("process {} on {}, since {}", owner->process, owner->host, owner->since)
-            : "another process",
-      path.string());
+  throw Error(Fault::kUsage,
+              "{}: in use by {} (lock {}); wait until it has ended, or write elsewhere", what,
+              described_owner(owner), path.string());
 }
 
 std::chrono::nanoseconds changed_at(const struct stat& about) {
@@ -98,6 +95,11 @@ std::chrono::nanoseconds changed_at(const struct stat& about) {
 }
 
 }  // namespace
+
+std::string described_owner(const std::optional<LockOwner>& owner) {
+  if (!owner) return "another process";
+  return fmt::format("process {} on {}, since {}", owner->process, owner->host, owner->since);
+}
 
 std::optional<LockOwner> living_owner(const std::filesystem::path& path) {
   const int descriptor = until_uninterrupted(
@@ -158,6 +160,12 @@ struct LockFile::State {
     return works;
   }
 
+  // Returns when the lock is worth another look.
+  void wait_or_refuse(const std::optional<LockOwner>& owner) const {
+    if (!rules.waits || !rules.waits(owner)) refuse(what, path, owner);
+    std::this_thread::sleep_for(rules.looked_every);
+  }
+
   void lock_by_kernel() {
     for (int look = 0; look < kLooks; ++look) {
       descriptor = open_lock(path, O_CREAT);
@@ -166,8 +174,10 @@ struct LockFile::State {
         const int code = errno;
         const std::optional<LockOwner> owner = owner_in(descriptor);
         ::close(std::exchange(descriptor, -1));
-        if (code == EWOULDBLOCK) refuse(what, path, owner);
-        throw_file_failure(path, "lock", code);
+        if (code != EWOULDBLOCK) throw_file_failure(path, "lock", code);
+        wait_or_refuse(owner);
+        look = 0;
+        continue;
       }
       if (still_named(path, descriptor)) {
         predecessor = owner_in(descriptor);
@@ -221,8 +231,12 @@ struct LockFile::State {
       const std::optional<LockOwner> owner = owner_in(held);
       const bool removed = is_abandoned(held, owner) && remove_abandoned(held);
       ::close(held);
-      if (!removed) refuse(what, path, owner);
-      predecessor = owner;
+      if (removed) {
+        predecessor = owner;
+      } else {
+        wait_or_refuse(owner);
+        look = 0;
+      }
     }
     refuse(what, path, std::nullopt);
   }

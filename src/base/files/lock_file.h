@@ -28,6 +28,9 @@ struct LockOwner {
   bool operator==(const LockOwner&) const = default;
 };
 
+// "process 12 on host, since 2026-01-31 12:00:00 UTC"; "another process" if it is not known.
+std::string described_owner(const std::optional<LockOwner>& owner);
+
 // The owner named in the lock file at `path`, unless it is known to have ended: a process of
 // another host counts as alive. Does not take the lock, so it blocks nobody.
 std::optional<LockOwner> living_owner(const std::filesystem::path& path);
@@ -36,6 +39,10 @@ struct LockRules {
   bool kernel_locks = true;  // false: treat the file system as one without locks
   std::chrono::milliseconds touched_every{15'000};
   std::chrono::milliseconds stale_after{120'000};
+  // Called while another process holds the lock: true looks again after `looked_every`, so one that
+  // ends, however it ends, is followed. Null: the lock is refused at once.
+  std::function<bool(const std::optional<LockOwner>&)> waits;
+  std::chrono::milliseconds looked_every{100};
 };
 
 class LockFile {
@@ -44,8 +51,9 @@ class LockFile {
   // its place. If this process is killed too, the next one still finds the first owner.
   using AfterKill = std::function<void(const LockOwner&)>;
 
-  // Takes the lock at once, or throws Error(kUsage) with its holder; `what` names the thing that is
-  // locked ("--save: runs/a"). Throws Error(kData) if the file cannot be created.
+  // Takes the lock at once (or when LockRules::waits has waited for it), or throws Error(kUsage)
+  // with its holder; `what` names the thing that is locked ("--save: runs/a"). Throws Error(kData)
+  // if the file cannot be created.
   LockFile(std::filesystem::path path, const std::string& what, const LockRules& rules = {},
            const AfterKill& after_kill = {});
   ~LockFile();

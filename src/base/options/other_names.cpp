@@ -21,6 +21,9 @@ constexpr OtherName kOtherNames[] = {
     {"train-file", {"data-path", ""}},
     {"validation-file", {"valid-data-path", ""}},
     {"template", {"prompt-type", "chat-template"}},
+    // Piton's own: corpora are made with one, answers are written with the other.
+    {"chat-template", {"prompt-type", ""}},
+    {"prompt-type", {"chat-template", ""}},
     {"cutoff-len", {"seq-length", ""}},
     {"max-length", {"seq-length", "max-new-tokens"}},
     {"max-seq-length", {"seq-length", ""}},

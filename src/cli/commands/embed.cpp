@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "api/encoder.h"
+#include "base/files/creatable.h"
 #include "base/files/files.h"
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
@@ -89,6 +90,7 @@ int run_embed(Invocation& invocation) {
     throw Error(Fault::kUsage, "--output: got \"{}\", wanted a file F.safetensors or F.npy",
                 options.output);
   }
+  check_creatable(options.output);
   if (files.empty() && !has_standard_input())
     throw Error(Fault::kUsage, "embed: wanted a FILE of lines (- is standard input)");
   const std::string name = files.empty() ? "-" : files[0];

@@ -5,6 +5,7 @@
 #include "adapters/base_hash.h"
 #include "api/model.h"
 #include "base/files/files.h"
+#include "checkpoint/collective.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
 #include "cli/commands/continuation.h"
@@ -47,6 +48,9 @@ class LoadedModel final : public EvaluatedModel {
   std::int64_t longest_sequence() const override {
     const std::int64_t most = model_.config().max_positions;
     return std::min(most, rules_.sequence.value_or(most));
+  }
+  bool reads_more_if_asked() const override {
+    return longest_sequence() < model_.config().max_positions;
   }
 
   std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) override {
@@ -243,12 +247,15 @@ std::vector<std::string> make_chats(std::vector<TaskData>& tasks, const Model& m
   return ends;
 }
 
-// Of the model without adapters. All ranks read their share.
-std::string hash_of_weights(const ModelToLoad& model, World& world) {
-  const fs::path base = model_paths(model.load, model.lora_load).base;
+// Of the model without adapters, and of these. All ranks read their share.
+void hash_weights(const ModelToLoad& model, World& world, EvaluatedSource& source) {
+  const ModelPaths paths = model_paths(model.load, model.lora_load);
   const auto ranks = make_group_of_all(world, "hash");
-  const OpenedModel opened = open_model({.path = base, .ranks = ranks.get()});
-  return weights_hash(*opened.source, *ranks);
+  OpenedModel opened = open_model({.path = paths.base, .ranks = ranks.get()});
+  source.model_hash = weights_hash(*opened.source, *ranks);
+  if (paths.adapters.empty()) return;
+  const OpenedAdapter adapter = open_adapter(paths.adapters, opened, *ranks);
+  source.adapters_hash = weights_hash(*adapter.source, *ranks);
 }
 
 EvaluatedSource source_of(const EvalOptions& options, const Tokenizer& tokenizer, World& world) {
@@ -256,9 +263,28 @@ EvaluatedSource source_of(const EvalOptions& options, const Tokenizer& tokenizer
   EvaluatedSource source{.model = options.model.load,
                          .tokenizer = tokenizer.content_hash(),
                          .version = fmt::format("{} ({})", info.version, info.commit)};
-  if (!options.save_results.empty() || options.json)
-    source.model_hash = hash_of_weights(options.model, world);
+  if (!options.save_results.empty() || options.json) hash_weights(options.model, world, source);
   return source;
+}
+
+// Makes the folder of the results. Throws Error(kUsage), on all ranks, if it has results that these
+// would replace and that are not of the same evaluation.
+void prepare_folder(const EvalOptions& options, const std::vector<PlannedTask>& planned,
+                    const EvaluatedSource& source, World& world) {
+  if (options.save_results.empty()) return;
+  const auto ranks = make_group_of_all(world, "results");
+  phase(*ranks, 0, [&] {
+    const fs::path file = fs::path(options.save_results) / "results.json";
+    if (fs::exists(file)) {
+      const std::string other = other_results(read_text_file(file), planned, source);
+      if (!other.empty())
+        throw Error(Fault::kUsage,
+                    "--save-results: {} has results {}; give another folder, or remove that file "
+                    "to replace them",
+                    file.string(), other);
+    }
+    create_folders(options.save_results);
+  });
 }
 
 // Only MindSpeed-LLM distinguishes the last word from the last token, and has several prompts and
@@ -336,20 +362,24 @@ int run_eval(Invocation& invocation) {
                                  .sequence = options.sequence,
                                  .ends = std::move(ends),
                                  .batch_size = options.batch_size});
-  if (!options.save_results.empty() && leads) create_folders(options.save_results);
-
-  std::vector<TaskEvaluation> evaluations;
   std::vector<EvaluationRules> rules;
+  std::vector<PlannedTask> planned;
   for (TaskData& data : tasks) {
     if (data.task.has_needles)
       make_needle_samples(data, evaluated.tokenizer(), evaluated.longest_sequence());
     rules.push_back(rules_for(options, data.task, leads));
     rules.back().shares = replicas.shares();
-    evaluations.push_back(
-        evaluate_task(evaluated, std::move(data), rules.back(), invocation.progress));
-    if (leads) report_counts(evaluations.back(), invocation.log);
+    planned.push_back({data, evaluated.adds_special_tokens(), rules.back().sampling});
   }
   const EvaluatedSource source = source_of(options, evaluated.tokenizer(), engine.world());
+  prepare_folder(options, planned, source, engine.world());
+
+  std::vector<TaskEvaluation> evaluations;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    evaluations.push_back(
+        evaluate_task(evaluated, std::move(tasks[i]), rules[i], invocation.progress));
+    if (leads) report_counts(evaluations.back(), invocation.log);
+  }
   if (!leads) return 0;
   for (TaskEvaluation& one : evaluations) {
     if (runs_programs(one.data)) run_code_tests(one, *sandbox, invocation.progress);

@@ -8,6 +8,7 @@
 #include "api/model.h"
 #include "api/speculation.h"
 #include "base/options/option_range.h"
+#include "base/shell_word.h"
 #include "cli/command.h"
 #include "cli/commands/adapter_choices.h"
 #include "cli/commands/constraint_options.h"
@@ -250,7 +251,7 @@ int run_generate(Invocation& invocation) {
   report_drafts(model->counts(), log);
   if (talks && !model->config().encoder_decoder) {
     log.info(fmt::format("next: piton score --load {} FILE, the loss on a text of yours",
-                         options.model.load));
+                         shell_word(options.model.load)));
   }
   return 0;
 }

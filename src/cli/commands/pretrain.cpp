@@ -2,6 +2,7 @@
 // exists on instruction data; piton resume: continues a run.
 #include "train/pretrain.h"
 
+#include "base/shell_word.h"
 #include "cli/command.h"
 #include "cli/commands/training_tasks.h"
 #include "cli/compatibility/deepspeed_config.h"
@@ -48,7 +49,7 @@ RunToResume read_stored_options(const std::vector<std::string>& positional, Opti
   const bool moved = set.given("load");
   if (set.given("finetune")) {
     throw Error(Fault::kUsage, "--finetune: starts a new run: piton pretrain --finetune --load {}",
-                folder);
+                shell_word(folder));
   }
   RunToResume run = find_run(folder, options.loop.allow_fallback);
   const OneOfThem one(set, options.parallel);
@@ -85,7 +86,7 @@ void check_adapter_flags(const OptionSet& set) {
 
 // A line about what to do with the model of a finished run.
 std::string use_of(const PretrainOptions& options, const PretrainResult& result) {
-  const std::string& run = options.loop.save;
+  const std::string run = shell_word(options.loop.save);
   if (options.preferences.stage == TrainingStage::kRm)
     return fmt::format("next: piton score --reward --load {} FILE", run);
   if (options.preferences.classifies())
@@ -188,7 +189,8 @@ int train(Invocation& invocation, Training training) {
   if (saves && leads && result.finished) invocation.log.info(use_of(options, result));
   replace_unread_output();  // the log is no result that a run fails for
   if (leads && result.saved && !result.finished) {
-    invocation.log.info(fmt::format("next: piton resume {} continues", options.loop.save));
+    invocation.log.info(
+        fmt::format("next: piton resume {} continues", shell_word(options.loop.save)));
   }
   if (result.stop_signal == 0) return 0;
   return result.saved ? static_cast<int>(Fault::kSaved) : 128 + result.stop_signal;

@@ -5,8 +5,10 @@
 #include <span>
 
 #include "api/model.h"
+#include "base/files/creatable.h"
 #include "base/files/files.h"
 #include "base/json.h"
+#include "base/shell_word.h"
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
 #include "cli/commands/ids_file.h"
@@ -176,6 +178,8 @@ int run_score(Invocation& invocation) {
                 "--chat-template: works only with --reward and a file of conversations or pairs; "
                 "leave it out");
   }
+  for (const std::string& file : {options.logits, options.gradients})
+    if (!file.empty() && invocation.leads) check_creatable(file);
   Engine engine(engine_options(general), invocation.log);
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
@@ -210,8 +214,8 @@ int run_score(Invocation& invocation) {
   if (!leads) return 0;
   std::fputs(loss_line(scored, options.json ? &each : nullptr).c_str(), stdout);
   if (!options.json && is_conversation()) {
-    invocation.log.info(
-        fmt::format("next: piton generate --load {} --prompt TEXT", options.model.load));
+    invocation.log.info(fmt::format("next: piton generate --load {} --prompt TEXT",
+                                    shell_word(options.model.load)));
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/options/option_range.h"
 #include "evaluate/evaluation.h"
+#include "evaluate/evaluation_requests.h"
 #include "evaluate/evaluation_results.h"
 #include "generate/batched_engine.h"
 #include "generate/generator.h"
@@ -15,18 +16,39 @@
 namespace piton::cli {
 namespace {
 
+constexpr TaskFlags kTrainingFlags = {.tasks = "--eval-tasks",
+                                      .paths = "--eval-tasks-data-path",
+                                      .protocol = "",
+                                      .num_shots = "",
+                                      .few_shot_path = ""};
+
+// How a run reads texts.
+class RunTexts final : public TextReader {
+ public:
+  explicit RunTexts(const TaskTexts& texts) : texts_(texts) {}
+
+  const Tokenizer& tokenizer() const override { return texts_.tokenizer; }
+  bool adds_special_tokens() const override { return texts_.special_tokens.add; }
+  std::int64_t longest_sequence() const override { return texts_.sequence; }
+  bool reads_more_if_asked() const override { return true; }
+
+ private:
+  const TaskTexts& texts_;
+};
+
 // The model of a session in training, as an evaluation needs it.
 class TrainedModel final : public EvaluatedModel {
  public:
   explicit TrainedModel(const TaskModel& model)
       : model_(model),
+        texts_(model.texts),
         inference_(model.session.context(false), model.session.pipeline(), model.session.mesh(),
                    model.session.settings().model),
         engine_(make_batched_engine(inference_, {.texts = model.batch_size})) {}
 
-  const Tokenizer& tokenizer() const override { return model_.tokenizer; }
-  bool adds_special_tokens() const override { return model_.special_tokens.add; }
-  std::int64_t longest_sequence() const override { return model_.sequence; }
+  const Tokenizer& tokenizer() const override { return texts_.tokenizer(); }
+  bool adds_special_tokens() const override { return texts_.adds_special_tokens(); }
+  std::int64_t longest_sequence() const override { return texts_.longest_sequence(); }
 
   std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) override {
     return score_continuations(*engine_, requests);
@@ -55,21 +77,37 @@ class TrainedModel final : public EvaluatedModel {
 
  private:
   const TaskModel& model_;
+  RunTexts texts_;
   Inference inference_;
   std::unique_ptr<DecodingEngine> engine_;  // of these weights: it remembers what it read
 };
+
+// The samples of a task that may have an answer of more than `sequence` tokens: those of as many
+// bytes. Few have, so that a run does not begin by encoding whole tasks.
+TaskData with_long_answers(const TaskData& data, std::int64_t sequence) {
+  constexpr std::int64_t kAdded = 8;  // tokens of a text that are no part of it
+  TaskData some{.task = data.task, .num_shots = data.num_shots, .is_chat = data.is_chat};
+  for (const TaskSample& sample : data.samples) {
+    if (std::ranges::any_of(sample.continuations, [&](const std::string& one) {
+          return std::ssize(one) + kAdded > sequence;
+        }))
+      some.samples.push_back(sample);
+  }
+  return some;
+}
 
 class LoadedTasks final : public TaskEvaluator {
  public:
   explicit LoadedTasks(std::vector<TaskData> tasks) : tasks_(std::move(tasks)) {}
 
-  void check(std::int64_t sequence) const override {
+  void check(const TaskTexts& texts) const override {
     for (const TaskData& data : tasks_) {
-      if (data.task.max_new_tokens < sequence) continue;
-      throw Error(Fault::kUsage,
-                  "--eval-tasks: {} generates up to {} tokens, but --seq-length is {}; evaluate "
-                  "checkpoints with piton eval --max-new-tokens N",
-                  data.task.name, data.task.max_new_tokens, sequence);
+      if (data.task.max_new_tokens >= texts.sequence)
+        throw Error(Fault::kUsage,
+                    "--eval-tasks: {} generates up to {} tokens, but --seq-length is {}; evaluate "
+                    "checkpoints with piton eval --max-new-tokens N",
+                    data.task.name, data.task.max_new_tokens, texts.sequence);
+      make_requests(RunTexts(texts), with_long_answers(data, texts.sequence), requests_of(data));
     }
   }
 
@@ -78,8 +116,7 @@ class LoadedTasks final : public TaskEvaluator {
     SilentProgress silent;
     std::vector<TaskFigure> figures;
     for (const TaskData& data : tasks_) {
-      const EvaluationRules rules{.requests = {.max_new_tokens = data.task.max_new_tokens},
-                                  .batch_size = model.batch_size};
+      const EvaluationRules rules{.requests = requests_of(data), .batch_size = model.batch_size};
       const TaskEvaluation evaluation = evaluate_task(evaluated, data, rules, silent);
       const std::vector<GroupScore> groups = scores_of(evaluation);  // the first is the whole task
       for (const MetricValue& value : groups.front().values)
@@ -89,6 +126,10 @@ class LoadedTasks final : public TaskEvaluator {
   }
 
  private:
+  static RequestRules requests_of(const TaskData& data) {
+    return {.max_new_tokens = data.task.max_new_tokens};
+  }
+
   std::vector<TaskData> tasks_;
 };
 
@@ -121,7 +162,7 @@ std::unique_ptr<TaskEvaluator> make_task_evaluator(const TaskEvaluationOptions& 
                 "--eval-tasks-data-path: not given; wanted the folder of the questions");
   std::vector<TaskData> tasks;
   for (const std::string& name : names_in(options.tasks)) {
-    const Task task = find_task(name, {});
+    const Task task = find_task(name, {.flags = kTrainingFlags});
     if (task.program != nullptr)
       throw Error(Fault::kUsage,
                   "--eval-tasks: {} runs programs that the model writes; evaluate checkpoints with "
@@ -136,7 +177,8 @@ std::unique_ptr<TaskEvaluator> make_task_evaluator(const TaskEvaluationOptions& 
       if (other.task.name == task.name)
         throw Error(Fault::kUsage, "--eval-tasks: {} is given twice", task.name);
     }
-    tasks.push_back(load_task(task, {.paths = options.paths, .max_samples = options.samples}));
+    tasks.push_back(load_task(
+        task, {.flags = kTrainingFlags, .paths = options.paths, .max_samples = options.samples}));
   }
   return std::make_unique<LoadedTasks>(std::move(tasks));
 }

@@ -76,7 +76,7 @@ constexpr EvaluationFlag kEvaluationFlags[] = {
     {"no-masked-softmax-fusion", 0, FlagEffect::kIgnored, "kernels are chosen by the machine"},
     {"no-gradient-accumulation-fusion", 0, FlagEffect::kIgnored, "there are no gradients"},
     {"attention-softmax-in-fp32", 0, FlagEffect::kIgnored, "so it is here"},
-    {"distributed-backend", 1, FlagEffect::kIgnored, "ranks are those of mpirun"},
+    {"distributed-backend", 1, FlagEffect::kIgnored, "ranks are those of the launcher"},
     {"use-mcore-models", 0, FlagEffect::kIgnored, "there is one model"},
 };
 

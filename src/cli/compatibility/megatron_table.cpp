@@ -154,7 +154,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "disable-symmetric-registration use-sharp sharp-enabled-group:1 "
      "pipeline-model-parallel-comm-backend:1 tp-comm-bootstrap-backend:1 use-ring-exchange-p2p "
      "distributed-timeout-seconds-after-init:1 hccl-group-buffer:1",
-     "ranks talk through MPI and shared memory (tools/launch.sh starts them)"},
+     "ranks share memory, or talk through sockets or MPI (piton launch starts them)"},
     {kIgnored,
      "overlap-grad-reduce overlap-param-gather overlap-param-gather-with-optimizer-step "
      "no-align-grad-reduce no-align-param-gather ddp-num-buckets:1 ddp-bucket-size:1 "

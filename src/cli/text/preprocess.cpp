@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/shell_word.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
 #include "cli/compatibility/preprocess_flags.h"
@@ -85,8 +86,10 @@ void report(const PreprocessReport& done, bool json, Log& log) {
     log.info(fmt::format("{} ({} prompt): {} samples, {} tokens to learn of {}", done.handler,
                          done.prompt, done.samples, done.taught_tokens, done.tokens.at(0)));
   } else if (!done.prefixes.empty()) {
+    std::vector<std::string> words;
+    for (const std::string& prefix : done.prefixes) words.push_back(shell_word(prefix));
     log.info(fmt::format("next: piton pretrain --data-path {} ..., or piton inspect {}",
-                         fmt::join(done.prefixes, " "), done.prefixes.front()));
+                         fmt::join(words, " "), words.front()));
   }
 }
 

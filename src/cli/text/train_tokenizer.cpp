@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/shell_word.h"
 #include "base/threads.h"
 #include "cli/command.h"
 #include "data/vocabulary/learn_tokenizer.h"
@@ -41,10 +42,10 @@ void print_report(const LearnReport& done, bool json, Log& log) {
   const std::string line =
       fmt::format("{}: {} pieces from {} different words\n", done.file, done.pieces, done.words);
   std::fputs(line.c_str(), stdout);
-  log.info(
-      fmt::format("train-tokenizer: learned in {:.1f} s; next: piton preprocess "
-                  "--tokenizer-name-or-path {} ...",
-                  done.learning_seconds, std::filesystem::path(done.file).parent_path().string()));
+  log.info(fmt::format(
+      "train-tokenizer: learned in {:.1f} s; next: piton preprocess "
+      "--tokenizer-name-or-path {} ...",
+      done.learning_seconds, shell_word(std::filesystem::path(done.file).parent_path().string())));
 }
 
 }  // namespace

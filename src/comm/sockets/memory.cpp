@@ -76,7 +76,7 @@ class FileWindow final : public SharedWindow {
     if (start == MAP_FAILED) {
       throw Error(Fault::kMemory,
                   "comm: the memory of rank {} on this host ({} bytes at {}) cannot be mapped: {}; "
-                  "start fewer ranks on a host, or use mpirun (tools/launch.sh)",
+                  "start fewer ranks on a host, or use mpirun with a Piton that has MPI",
                   world_rank, bytes_, place, system_message(errno));
     }
     segments_.push_back(static_cast<std::byte*>(start));

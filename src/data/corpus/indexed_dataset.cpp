@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/shell_word.h"
 
 namespace piton {
 namespace {
@@ -65,7 +66,7 @@ void refuse_text(const std::string& prefix) {
       Fault::kData,
       "{}: is a file, wanted a corpus (NAME.idx and NAME.bin, given as NAME); make one with "
       "piton preprocess --input {}",
-      prefix, prefix);
+      prefix, shell_word(prefix));
 }
 
 }  // namespace

@@ -24,7 +24,9 @@ ChatTemplate chosen_chat_template(const ChatTemplateFiles& files, const std::str
   if (prompt == prompts.end()) {
     std::vector<std::string> names;
     for (const ChatTemplateSource& source : files.templates) names.push_back(source.name);
-    for (const PromptTemplate& one : prompts) names.push_back(one.name);
+    for (const PromptTemplate& one : prompts) {
+      if (std::ranges::count(names, one.name) == 0) names.push_back(one.name);
+    }
     throw Error(Fault::kUsage, "--chat-template: got {}, wanted a file in Jinja, or one of {}",
                 wanted, listed(names, names.size()));
   }

@@ -86,6 +86,7 @@ bool BlockReader::open_next_file() {
   stream_ended_ = false;
   file_ended_ = false;
   while (!stream_ended_ && buffer_.size() < (input.format ? kReadBytes : kHeadBytes)) fill();
+  refuse_other_encodings(buffer_, file_->path);
   file_->format = input.format ? *input.format : detect_format(input.path, buffer_);
   if (file_->format == InputFormat::kParquet) {
     stream_.reset();

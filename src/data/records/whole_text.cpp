@@ -26,6 +26,7 @@ std::string read_unpacked(const std::string& path, std::int64_t limit_bytes) {
                   limit_bytes);
     }
   }
+  refuse_other_encodings(text, shown_path(path));
   text.erase(0, byte_order_mark(text));
   return text;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/creatable.h"
 #include "base/files/files.h"
 #include "base/seconds.h"
 #include "data/preprocess/ordered_pipeline.h"
@@ -27,7 +28,8 @@ constexpr std::int64_t kBytesInFlight = 32 << 20;
 // The two files of a tokenizer: both or none.
 class TokenizerFiles {
  public:
-  // Throws Error(kUsage) if one is there and may not be replaced.
+  // Throws Error(kUsage) if one is there and may not be replaced, Error(kData) if they could not be
+  // written.
   TokenizerFiles(const fs::path& folder, bool overwrite)
       : json_(folder / "tokenizer.json"), config_(folder / "tokenizer_config.json") {
     std::error_code ignored;
@@ -40,6 +42,7 @@ class TokenizerFiles {
       throw Error(Fault::kUsage, "{}: {} is there already; give --overwrite, or another --save",
                   kCommand, file.string());
     }
+    check_creatable(json_);
   }
   const fs::path& json() const { return json_; }
 

@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cerrno>
+#include <charconv>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -81,6 +83,15 @@ class LimitedStream final : public httplib::Stream, public HttpClient {
   std::size_t filled_ = 0;
   bool ended_ = false;
 };
+
+// Content-Length.
+std::optional<std::int64_t> said_length(const httplib::Request& request) {
+  const std::string text = request.get_header_value("Content-Length");
+  std::int64_t length = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return length;
+}
 
 // A thread for each connection.
 class ConnectionThreads final : public httplib::TaskQueue {
@@ -169,7 +180,7 @@ struct HttpServer::State final : httplib::Server {
 
   void refuse(Connection& connection) const {
     if (options.tls) return;  // a handshake takes a client's time
-    const std::string body = error_body(503);
+    const std::string body = error_body({.status = 503});
     connection.write_at_once(
         fmt::format("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
                     "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
@@ -268,23 +279,28 @@ HttpServer::HttpServer(HttpOptions options, HttpHandler handler, HttpErrorBody e
     // cpp-httplib has 413 for a Content-Length alone: a chunked body that is cut is malformed to
     // it.
     if (found != s.streams.end() && found->second->is_beyond_limit()) response.status = 413;
-    response.set_content(s.error_body(response.status), "application/json");
+    response.set_content(s.error_body({.status = response.status,
+                                       .path = request.get_header_value(State::kPath),
+                                       .body_bytes = said_length(request),
+                                       .most_body_bytes = s.options.limits.body_bytes}),
+                         "application/json");
     if (found == s.streams.end()) return;
     // Else clients send their next request on a connection that is about to be closed.
     response.set_header("Connection", "close");
     found->second->end();
   });
+  errno = 0;
   if (s.options.port == 0) {
     s.bound_port = s.bind_to_any_port(s.options.host);
   } else {
     s.bound_port = s.bind_to_port(s.options.host, s.options.port) ? s.options.port : -1;
   }
   if (s.bound_port < 0) {
-    throw Error(
-        Fault::kUsage,
-        "--host, --port: cannot listen on {}:{}; is the port in use, or the host of another "
-        "machine?",
-        s.options.host, s.options.port);
+    const int reason = errno;  // 0 if the name of the host has no address
+    throw Error(Fault::kUsage, "--host, --port: cannot listen on {}:{}{}; {}", s.options.host,
+                s.options.port, reason == 0 ? "" : ": " + system_message(reason),
+                reason == EACCES ? "ports below 1024 need root: take another one"
+                                 : "is the port in use, or the host of another machine?");
   }
   s.let_clients_wait();
 }

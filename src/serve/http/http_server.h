@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -51,8 +52,14 @@ struct HttpAnswer {
 
 // Called by many threads; throws nothing.
 using HttpHandler = std::function<HttpAnswer(const HttpRequest&, const HttpClient&)>;
-// The body of an answer to what is not a request for the handler: malformed, too large, refused.
-using HttpErrorBody = std::function<std::string(int status)>;
+// What is not a request for the handler: malformed, too large, refused.
+struct HttpRefusal {
+  int status = 400;
+  std::string path;                        // "" if it is not known
+  std::optional<std::int64_t> body_bytes;  // as the request says
+  std::int64_t most_body_bytes = 0;
+};
+using HttpErrorBody = std::function<std::string(const HttpRefusal&)>;
 
 struct HttpOptions {
   std::string host;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/shell_word.h"
 #include "checkpoint/store.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/files/origin.h"
@@ -327,7 +328,7 @@ std::optional<OpenedModel> adopt_foreign_model(PretrainOptions& options) {
             "of a new run (--model, or its sizes){}",
             folder,
             !save.empty() && latest_iteration(save)
-                ? fmt::format("; piton resume {} continues the run that is there", save)
+                ? fmt::format("; piton resume {} continues the run that is there", shell_word(save))
                 : "");
       }
       find_checkpoint(folder);  // or says why there is none

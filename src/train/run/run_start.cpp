@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
+#include "base/shell_word.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/read_newest.h"
 #include "model_files/model_format.h"
@@ -90,7 +91,7 @@ void refuse_adapters(const NativeConfig& stored, const std::string& load) {
               "--load: {} is a run of adapters, wanted a whole model; piton resume {} continues "
               "it, --load {} --lora-load {} --finetune starts a new run from its adapters, and "
               "piton convert --load {} --to hf makes a whole model of it",
-              load, load, stored.base, load, load);
+              load, shell_word(load), shell_word(stored.base), shell_word(load), shell_word(load));
 }
 
 void check_pretrained(const PretrainOptions& options) {
@@ -257,7 +258,7 @@ void check_models_are_there(const RunToResume& run, const PretrainOptions& optio
     if (model.empty() || fs::exists(model, ignored)) return;
     throw Error(Fault::kData,
                 "{}: {} {}, which is not there; give its new place: piton resume {} --{} DIR",
-                run.save.string(), what, model, run.save.string(), flag);
+                run.save.string(), what, model, shell_word(run.save.string()), flag);
   };
   const LoopOptions& loop = options.loop;
   if (reads_load(run, options))

@@ -43,13 +43,18 @@ struct TaskEvaluationOptions {
   }
 };
 
+// How texts become samples.
+struct TaskTexts {
+  const Tokenizer& tokenizer;
+  SpecialTokensRule special_tokens;
+  std::int64_t sequence = 0;  // most tokens of a sample
+};
+
 // What an evaluation reads the model with.
 struct TaskModel {
   Session& session;
-  const Tokenizer& tokenizer;
-  SpecialTokensRule special_tokens;
+  TaskTexts texts;
   std::vector<std::int32_t> ends;  // of a text
-  std::int64_t sequence = 0;       // most tokens of a sample
   std::int64_t batch_size = 1;     // samples that are read at once
 };
 
@@ -57,8 +62,8 @@ class TaskEvaluator {
  public:
   virtual ~TaskEvaluator() = default;
 
-  // Throws Error(kUsage) if a task needs longer samples than `sequence` tokens.
-  virtual void check(std::int64_t sequence) const = 0;
+  // Throws Error(kUsage) or Error(kData) if a task needs longer samples than these.
+  virtual void check(const TaskTexts& texts) const = 0;
   // The scores of the weights as they are. Collective over all ranks, which get the same.
   virtual std::vector<TaskFigure> evaluate(const TaskModel& model) = 0;
 };

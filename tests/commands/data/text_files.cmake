@@ -77,7 +77,7 @@ foreach(end "" .gz)
 endforeach()
 
 # No text: a model, UTF-16.
-set(refused "byte [01] of the text .0x[0-9a-f]+. is not UTF-8; is it a text file. If it is, convert it with iconv -t UTF-8")
+set(refused "is a text in UTF-16 .as its byte order mark says., wanted UTF-8; convert it with iconv -f UTF-16 -t UTF-8")
 execute_process(COMMAND iconv -f UTF-8 -t UTF-16 ${WORK}/plain.txt OUTPUT_FILE ${WORK}/wide.txt RESULT_VARIABLE code)
 if(NOT code EQUAL 0)
   message(FATAL_ERROR "iconv: exit ${code}")
@@ -95,6 +95,7 @@ set(words preprocess ${bytes} --prompt-type default --output-prefix ${WORK}/none
 file(COPY_FILE ${WORK}/plain.txt ${WORK}/prose.jsonl)
 expect(RUN ${words} --input ${WORK}/prose.jsonl CODE 3 ERR "prose.jsonl: line 1 .byte 0.: [^\n]*; no record of the input can be read")
 file(COPY_FILE ${WORK}/wide.txt ${WORK}/wide.jsonl)
-expect(RUN ${words} --input ${WORK}/wide.jsonl CODE 3 ERR "wide.jsonl: line 1 .byte 0.: [^\n]*; no record of the input can be read")
+expect(RUN ${words} --input ${WORK}/wide.jsonl CODE 3 ERR "piton preprocess: [^ ]*wide.jsonl: ${refused}")
+expect(RUN preprocess ${bytes} --input ${WORK}/wide.txt --output-prefix ${WORK}/none CODE 3 ERR "wide.txt: ${refused}")
 file(WRITE ${WORK}/empty.jsonl "\n")
 expect(RUN ${words} --input ${WORK}/empty.jsonl CODE 3 ERR "empty.jsonl: no record; is it empty")

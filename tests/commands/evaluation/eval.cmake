@@ -47,6 +47,21 @@ if(NOT hash STREQUAL wanted OR NOT version MATCHES "^[0-9]+[.][0-9]+[.][0-9]+ .[
    NOT config MATCHES "task = .\"boolq\", \"piqa\", \"mmlu\".")
   message(FATAL_ERROR "results.json: ${hash} instead of ${wanted}, ${version}\n${config}")
 endif()
+# The same command replaces its results; those of another model, task or setting stay.
+set(again eval --task boolq --task-data-path ${data} --max-eval-samples 2 --save-results ${WORK}/again)
+expect(RUN ${again} --load ${WORK}/run CODE 0)
+file(READ ${WORK}/again/results.json results)
+expect(RUN ${again} --load ${WORK}/run CODE 0)
+expect(RUN ${again} --load ${WORK}/run --task piqa CODE 2 ERR "again/results.json has results of boolq too, which is not evaluated now; give")
+expect(RUN ${again} --load ${WORK}/run --num-shots 1 CODE 2 ERR "has results of boolq with num_fewshot: 0, here 1; give another folder")
+expect(RUN pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+  --split 100,0,0 --seq-length 256 --max-position-embeddings 256 --train-iters 1 --micro-batch-size 1 --lr 3e-3
+  --save ${WORK}/weaker CODE 0)
+expect(RUN ${again} --load ${WORK}/weaker CODE 2 ERR "has results of another model, [^ ]*/run; this one is [^ ]*/weaker; give another")
+file(READ ${WORK}/again/results.json kept)
+if(NOT kept STREQUAL results)
+  message(FATAL_ERROR "the same command gave ${kept}\ninstead of ${results}")
+endif()
 expect(RUN ${eval} --task boolq --task-data-path ${data}/boolq --json --max-eval-samples 2 --num-shots 1 CODE 0
   OUT "\"n-samples\":{\"boolq\":2}" "\"n-shot\":{\"boolq\":1}")
 
@@ -196,6 +211,8 @@ file(READ ${WORK}/ranks1/lambada.jsonl base)
 if(adapted STREQUAL base)
   message(FATAL_ERROR "--lora-load had no effect")
 endif()
+expect(RUN ${eval} --task lambada --task-data-path ${data} --save-results ${WORK}/lora CODE 2
+  ERR "lora/results.json has results of [^ ]*/run with adapters; give another folder")
 
 # Programs that the model writes are run, if asked for, where the kernel has user namespaces.
 execute_process(COMMAND ${PITON} ${eval} --task humaneval mbpp --task-data-path ${data} --max-new-tokens 8 --allow-code-execution

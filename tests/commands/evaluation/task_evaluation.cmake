@@ -111,6 +111,15 @@ expect(RUN ${train} --eval-tasks ${WORK}/short.toml --eval-tasks-data-path ${WOR
 expect(RUN ${train} --eval-tasks gsm8k --eval-tasks-data-path ${data} CODE 2
   ERR "--eval-tasks: gsm8k generates up to [0-9]+ tokens, but --seq-length is 128")
 expect(RUN ${train} --eval-tasks humaneval --eval-tasks-data-path ${data} CODE 2 ERR "humaneval runs programs that the model writes")
+# Errors name the options of the command; what the model cannot read is found before the first update.
+expect(RUN ${train} --eval-tasks helaswag --eval-tasks-data-path ${data} CODE 2 ERR "--eval-tasks: got .helaswag., did you mean hellaswag")
+expect(RUN ${train} --eval-tasks piqa --eval-tasks-data-path ${WORK}/none CODE 2 ERR "--eval-tasks-data-path: .*none does not exist")
+expect(RUN ${train} --eval-tasks hellaswag --eval-tasks-data-path ${data} --seq-length 32 --save ${WORK}/long CODE 3
+  ERR "hellaswag: sample [0-9]+: the answer has [0-9]+ tokens, and the model reads 32; give --seq-length [0-9]+ or more, or leave")
+file(READ ${WORK}/long/metrics.jsonl metrics)
+if(NOT metrics STREQUAL "")
+  message(FATAL_ERROR "found after updates: ${metrics}")
+endif()
 expect(RUN ${train} --eval-tasks lambada CODE 2 ERR "--eval-tasks-data-path: not given")
 expect(RUN ${train} --eval-tasks-data-path ${data} CODE 2 ERR "--eval-tasks: not given; wanted tasks for --eval-tasks-data-path")
 expect(RUN ${train} ${tasks} --eval-tasks-interval 0 CODE 2 ERR "--eval-tasks-interval: got 0, wanted 1 or more")

@@ -48,7 +48,9 @@ ask 200 '"embedding":"[A-Za-z0-9+/]+=*"' "${key[@]}" "$url/v1/embeddings" \
 ask 400 'input: a text has 300 tokens and the model takes 256' "${key[@]}" "$url/v1/embeddings" \
   -d "{\"input\":\"$(head -c 300 /dev/zero | tr '\0' a)\"}"
 vector=$(curl -s "${key[@]}" "$url/v1/embeddings" -d '{"input":"To be"}' | grep -o '"embedding":\[[^,]*....')
-ask 413 '"error"' "${key[@]}" "$completions" -d "{\"prompt\":\"$(head -c 30000 /dev/zero | tr '\0' a)\"}"
+ask 413 'has 300[0-9]{2} bytes, wanted at most 20000; shorten it, or start the server with a larger --max-body-bytes' \
+  "${key[@]}" "$completions" -d "{\"prompt\":\"$(head -c 30000 /dev/zero | tr '\0' a)\"}"
+ask 413 '"type":"request_too_large"' "${key[@]}" "$url/v1/messages" -d "{\"prompt\":\"$(head -c 30000 /dev/zero | tr '\0' a)\"}"
 ask 400 'the prompt has 300 tokens and the model takes 256' "${key[@]}" "$completions" \
   -d "{\"prompt\":\"$(head -c 300 /dev/zero | tr '\0' a)\"}"
 ask 400 'the request has 9 texts, and there are 8 places' "${key[@]}" "$completions" -d '{"prompt":"x","n":9}'

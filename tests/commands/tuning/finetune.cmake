@@ -107,7 +107,7 @@ if(NOT code EQUAL 0 OR errors MATCHES "no longer sees")
   message(FATAL_ERROR "piton chat --history-turns 1: exit ${code}\n${errors}")
 endif()
 expect(RUN chat --load ${WORK}/run --chat-template alpacca INPUT ${WORK}/asked.txt CODE 2
-  ERR "--chat-template: got alpacca, wanted a file in Jinja, or one of default, empty, default, trl, alpaca, ")
+  ERR "--chat-template: got alpacca, wanted a file in Jinja, or one of default, empty, trl, alpaca, ")
 expect(RUN chat --load ${base} --tokenizer-type ByteTokenizer INPUT ${WORK}/asked.txt CODE 2 ERR "has no chat template")
 file(WRITE ${WORK}/ids.json "[[5, 6, 7, 8, 9, 10, 11]]")
 foreach(pair "base|${base}" "run|${WORK}/run")

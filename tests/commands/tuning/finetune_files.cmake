@@ -95,6 +95,23 @@ hash_of(${WORK}/part got)
 if(NOT got STREQUAL wanted)
   message(FATAL_ERROR "resumed: ${got}, uninterrupted ${wanted}")
 endif()
+# A run that finds another one making them waits for it: here a process that holds the lock until the run says so.
+file(REMOVE_RECURSE ${WORK}/cache)
+expect(RUN ${talks} --save ${WORK}/marked CODE 0)
+file(GLOB mark ${WORK}/cache/talks-*.complete)
+file(RENAME ${mark} ${WORK}/mark)
+string(REGEX REPLACE "complete$" "lock" lock ${mark})
+list(JOIN talks " " words)
+execute_process(COMMAND sh -c "touch ${WORK}/waits.log; flock ${lock} sh -c 'touch ${WORK}/held; \
+    until grep -q waiting ${WORK}/waits.log || test -e ${WORK}/ended; do sleep 0.1; done; mv ${WORK}/mark ${mark}' & \
+    until test -e ${WORK}/held; do sleep 0.1; done; ${PITON} ${words} --save ${WORK}/waits > ${WORK}/waits.log 2>&1; \
+    code=$?; touch ${WORK}/ended; wait; exit $code"
+  RESULT_VARIABLE code)
+file(READ ${WORK}/waits.log said)
+if(NOT code EQUAL 0 OR NOT said MATCHES
+   "talks.jsonl: waiting for another process, which makes its samples in [^\n]*/cache/talks-[^\n]*\n.*its samples are in")
+  message(FATAL_ERROR "exit ${code}\n${said}")
+endif()
 # A file that has changed is other data, and is named.
 expect(RUN ${talks} --save ${WORK}/changed --exit-interval 2 CODE 0)
 file(APPEND ${WORK}/talks.jsonl "{\"messages\": [{\"role\": \"user\", \"content\": \"?\"}, {\"role\": \"assistant\", \"content\": \"!\"}]}\n")
@@ -186,6 +203,8 @@ expect(RUN ${tune} ${file} --data-path ${WORK}/nowhere.jsonl --save ${WORK}/none
 expect(RUN ${tune} ${file} --data-path ${WORK} --save ${WORK}/none CODE 3 ERR "--data-path: [^ ]* is a folder; name the files of conversations in it")
 expect(RUN ${tune} --train_file ${WORK}/talks.jsonl --sequence_len 64 --adapter lora CODE 2
   ERR "--train_file: unknown option, did you mean --data-path" "did you mean --seq-length" "did you mean --lora-target-modules")
+expect(RUN ${tune} --chat-template qwen CODE 2 ERR "--chat-template: unknown option, did you mean --prompt-type")
+expect(RUN chat --load ${WORK}/own --prompt-type qwen CODE 2 ERR "--prompt-type: unknown option, did you mean --chat-template")
 file(WRITE ${WORK}/bad.jsonl "{\"prompt\": \"Why?\", \"completion\": 3}\n")
 expect(RUN ${tune} ${file} --data-path ${WORK}/bad.jsonl --save ${WORK}/none CODE 3
   ERR "bad.jsonl: line 1 .byte 0.: key \"completion\" holds a number, wanted text; fix it, or [^\n]* with piton preprocess --on-error skip")

@@ -171,6 +171,11 @@ expect(RUN finetune --load ${WORK}/base --data-path x --reward answer --train-it
   ERR "--reward: is for --stage grpo and ppo, got --stage sft")
 expect(RUN ${grpo} --data-path ${WORK}/questions.jsonl --reward command --reward-command "exit 3" CODE 3
   ERR "--reward-command: exit 3 ended with exit code 3")
+# What can be seen of a reward without a model is checked before one is loaded: here there is none.
+set(early finetune --stage grpo --load ${WORK}/nowhere --data-path ${WORK}/questions.jsonl --train-iters 1)
+expect(RUN ${early} --reward pattern --reward-pattern "(a" CODE 2 ERR "--reward-pattern: ")
+expect(RUN ${early} --reward command --reward-command ${WORK}/length.sh CODE 2 ERR "length.sh is not executable; chmod .x it")
+expect(RUN ${early} --reward command --reward-command nosuchjudge CODE 2 ERR "there is no program nosuchjudge on the PATH")
 
 # 7 questions with 4 answers, twice: 56 answers. One question is too long and is left out.
 expect(RUN ${run} --num-train-epochs 2 --save ${WORK}/epochs --dry-run CODE 2 ERR "--num-train-epochs 2 and --train-iters 6: give one of them")

@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <thread>
 
 #include "base/files/files.h"
@@ -61,6 +62,43 @@ TEST_P(LockFileOf, OneWriterTellsTheSecondWhoHoldsIt) {
   }
   EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << "released, and no trace";
   const LockFile again(path, "--save: a", rules());
+}
+
+TEST_P(LockFileOf, ASecondWriterMayWaitForTheFirst) {
+  const TempFolder dir;
+  const auto path = dir / "run.lock";
+  auto first = std::make_unique<LockFile>(path, "x", rules());
+  LockRules waiting = rules();
+  waiting.looked_every = 1ms;
+  int looks = 0;
+  waiting.waits = [&](const std::optional<LockOwner>& owner) {
+    EXPECT_EQ(owner->process, ::getpid());
+    if (++looks == 150) first.reset();  // more often than a lock that nobody holds is tried
+    return true;
+  };
+  const LockFile second(path, "x", waiting);
+  EXPECT_EQ(looks, 150);
+  EXPECT_FALSE(second.predecessor()) << "the first one has released it";
+  waiting.waits = [&](const std::optional<LockOwner>&) { return --looks > 0; };
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { LockFile third(path, "x", waiting); }),
+              HasSubstr(fmt::format("in use by process {} on ", ::getpid())));
+  EXPECT_EQ(looks, 0);
+}
+
+TEST_P(LockFileOf, AKilledProcessIsNotWaitedFor) {
+  if (has_thread_sanitizer()) GTEST_SKIP() << "forks";
+  const TempFolder dir;
+  const auto path = dir / "run.lock";
+  const pid_t child = holder(path, rules());
+  LockRules waiting = rules();
+  waiting.waits = [&](const std::optional<LockOwner>& owner) {
+    EXPECT_EQ(owner->process, child);
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    return true;
+  };
+  const LockFile lock(path, "x", waiting);
+  EXPECT_EQ(lock.predecessor()->process, child);
 }
 
 TEST_P(LockFileOf, AKilledProcessIsFreeAndIsNamed) {

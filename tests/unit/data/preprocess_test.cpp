@@ -401,6 +401,12 @@ TEST(Preprocess, EveryOtherFaultIsOneLineAndLeavesNothing) {
               HasSubstr("the outermost array is not closed"));
   EXPECT_THAT(with("latin.txt", "caf\xE9\n"),
               HasSubstr("latin.txt: line 1 (byte 0): byte 3 of the text (0xe9) is not UTF-8"));
+  EXPECT_THAT(with("wide.jsonl", std::string("\xFF\xFE{\0\"\0", 6)),
+              HasSubstr("wide.jsonl: is a text in UTF-16"));
+  EXPECT_THAT(with("wide.csv", std::string("\xFE\xFF\0i\0d", 6)),
+              HasSubstr("convert it with iconv -f UTF-16 -t UTF-8"));
+  EXPECT_THAT(with("wider.txt", std::string("\xFF\xFE\0\0a\0\0\0", 8)),
+              HasSubstr("wider.txt: is a text in UTF-32"));
   EXPECT_THAT(with("what.bin",
                    "\x7F"
                    "ELF"),

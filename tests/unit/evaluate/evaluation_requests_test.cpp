@@ -69,7 +69,8 @@ TEST(EvaluationRequests, AreCutOnTheLeft) {
                                                  {.contexts = {"0"}, .continuations = {"abcdef"}}),
                                          {});
                          }),
-              HasSubstr("t: sample 0: the answer has 6 tokens, and the model reads 5"));
+              HasSubstr("t: sample 0: the answer has 6 tokens, and the model reads 5; take a "
+                        "model that reads more, or leave the task out"));
 }
 
 TEST(EvaluationRequests, OfPromptsLeaveRoomForTheAnswer) {

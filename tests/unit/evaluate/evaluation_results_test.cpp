@@ -46,6 +46,45 @@ TEST(EvaluationResults, HaveTheTaskItsGroupsAndItsSubjects) {
   EXPECT_EQ(json["configs"]["mmlu"]["prompt_hash"].get<std::string>().size(), 32U);
 }
 
+TEST(EvaluationResults, ReplaceThoseOfTheSameEvaluationAlone) {
+  const TaskEvaluation evaluation = evaluated_mmlu();
+  const EvaluatedSource source = {
+      .model = "run", .model_hash = "ab", .adapters_hash = "cd", .tokenizer = "hash"};
+  const std::string found = results_json({evaluation}, source).dump();
+  const std::vector<PlannedTask> planned = {{evaluation.data, false, {}}};
+  EXPECT_EQ(other_results(found, planned, source), "");
+  const auto of_source = [&](void (*change)(EvaluatedSource&)) {
+    EvaluatedSource other = source;
+    change(other);
+    return other_results(found, planned, other);
+  };
+  EXPECT_EQ(of_source([](EvaluatedSource& one) { one.model = "moved"; }), "");
+  EXPECT_EQ(of_source([](EvaluatedSource& one) { one.model_hash = "ef"; }),
+            "of other weights of run");
+  EXPECT_EQ(of_source([](EvaluatedSource& one) {
+              one.model = "b";
+              one.model_hash = "ef";
+            }),
+            "of another model, run; this one is b");
+  EXPECT_EQ(of_source([](EvaluatedSource& one) { one.adapters_hash = ""; }),
+            "of run with adapters");
+  EXPECT_EQ(of_source([](EvaluatedSource& one) { one.adapters_hash = "ef"; }),
+            "of run with other adapters");
+  EXPECT_EQ(of_source([](EvaluatedSource& one) { one.tokenizer = ""; }), "of another tokenizer");
+  EXPECT_EQ(other_results(found, {{evaluation.data, true, {}}}, source),
+            "of mmlu with special_tokens: false, here true");
+  TaskData changed = evaluation.data;
+  changed.prompt_hash = "";
+  EXPECT_EQ(other_results(found, {{changed, false, {}}}, source),
+            "of mmlu with other questions or prompts");
+  changed.task.name = "piqa";
+  EXPECT_EQ(other_results(found, {{changed, false, {}}}, source),
+            "of mmlu too, which is not evaluated now");
+  EXPECT_EQ(other_results(found, {{evaluation.data, false, {.answers = 2}}}, source),
+            "of mmlu with num_samples: not set, here 2");
+  EXPECT_EQ(other_results("{", planned, source), "not of piton eval");
+}
+
 TEST(EvaluationResults, AreAMarkdownTable) {
   const std::string table = results_table({evaluated_mmlu()});
   EXPECT_THAT(table, HasSubstr("|mmlu|lm-eval|none|5|acc|↑|0.4000|±|0."));

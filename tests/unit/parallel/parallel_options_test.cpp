@@ -40,11 +40,11 @@ TEST(ParallelOptions, GiveTheRanksThatAreLeftToData) {
 TEST(ParallelOptions, NameTheFlagsThatDoNotFitTheProcesses) {
   EXPECT_EQ(refusal({"--tensor-model-parallel-size=4", "--pipeline-model-parallel-size=2"}, 12),
             "mesh: 12 processes cannot form tensor 4 x pipeline 2; start a multiple of 8 "
-            "(tools/launch.sh 8 piton ...), or change "
+            "(piton launch 8 COMMAND ...), or change "
             "--tensor-model-parallel-size or --pipeline-model-parallel-size");
   EXPECT_EQ(refusal({"--tensor-model-parallel-size=2"}, 1),
             "mesh: 1 process cannot form tensor 2 x pipeline 1; start a multiple of 2 "
-            "(tools/launch.sh 2 piton ...), or change "
+            "(piton launch 2 COMMAND ...), or change "
             "--tensor-model-parallel-size or --pipeline-model-parallel-size");
 }
 
@@ -60,7 +60,7 @@ TEST(ParallelOptions, DivideSamplesOverContextRanks) {
   EXPECT_EQ(options.planned_ranks({}), 6);
   EXPECT_EQ(refusal({"--context-parallel-size=3", "--tensor-model-parallel-size=2"}, 4),
             "mesh: 4 processes cannot form tensor 2 x context 3 x pipeline 1; start a multiple of "
-            "6 (tools/launch.sh 6 piton ...), or change --tensor-model-parallel-size, "
+            "6 (piton launch 6 COMMAND ...), or change --tensor-model-parallel-size, "
             "--context-parallel-size or --pipeline-model-parallel-size");
   EXPECT_THAT(refusal({"--context-parallel-size=0"}, 1),
               testing::HasSubstr("--context-parallel-size is 0, wanted at least 1"));

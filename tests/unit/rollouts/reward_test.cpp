@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+
+#include "base/files/files.h"
 #include "rollouts/reward_program.h"
 #include "support/errors.h"
+#include "support/temp_folder.h"
 
 namespace piton {
 namespace {
@@ -102,6 +106,32 @@ TEST(RewardProgram, ThatFailsIsNamed) {
   }
 }
 
+TEST(RewardProgram, IsRefusedIfAShellWouldNotFindIt) {
+  const TempFolder folder;
+  const std::string script = (folder / "judge").string();
+  write_text_file(script, "#!/bin/sh\n");
+  const auto says = [](const std::string& command) {
+    return message_of(Fault::kUsage, [&] { check_reward_command(command); });
+  };
+  EXPECT_EQ(says("no-such-program-at-all --x"),
+            "--reward-command: there is no program no-such-program-at-all on the PATH; check its "
+            "name, or give its path");
+  EXPECT_EQ(says(" /no/such/program"),
+            "--reward-command: there is no /no/such/program; check the path");
+  EXPECT_EQ(says(script + " 3"), "--reward-command: " + script +
+                                     " is not executable; chmod +x it, or give its interpreter, as "
+                                     "in \"python3 " +
+                                     script + "\"");
+  EXPECT_EQ(says("echo 'x"),
+            "--reward-command: /bin/sh cannot read echo 'x; check its quotes and brackets");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  for (const std::string& good :
+       {script, "sh " + script, std::string("while read -r x; do echo 1; done"),
+        std::string("exec cat"), std::string("(exit 1)"), std::string("A=1 cat"),
+        std::string("{ cat; }"), std::string("\"$HOME/judge\""), std::string("cat|cat")})
+    check_reward_command(good);
+}
+
 TEST(RewardProgram, ThatWritesMoreIsRefusedBeforeItsNumbersAreMistaken) {
   RewardProgram program("read -r x; echo 1; echo 2; cat > /dev/null", 60);
   const std::vector<std::string> lines = {"one"};
@@ -124,6 +154,8 @@ TEST(RolloutOptions, AreRefusedWhereTheyContradict) {
   EXPECT_THAT(says({}), HasSubstr("--stage grpo: no reward"));
   EXPECT_THAT(says({.rewards = {"good"}}), HasSubstr("--reward: got good, wanted answer"));
   EXPECT_THAT(says({.rewards = {"answer", "answer"}}), HasSubstr("got answer twice"));
+  EXPECT_THAT(says({.rewards = {"pattern"}, .reward_pattern = "(a"}),
+              HasSubstr("--reward-pattern"));
   EXPECT_THAT(says({.rewards = {"pattern"}}), HasSubstr("needs --reward-pattern REGEX"));
   EXPECT_THAT(says({.rewards = {"answer"}, .reward_command = "cat"}),
               HasSubstr("--reward-command: is for --reward command"));

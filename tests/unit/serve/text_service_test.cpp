@@ -452,6 +452,16 @@ TEST_F(Service, RefusesWhatIsNoRequest) {
   EXPECT_EQ(ask("/v1/completions", "", "GET").status, 405);
   EXPECT_EQ(ask("/v1/models", "{}").status, 405);
   EXPECT_EQ(ask("/nothing", "").status, 404);
+  EXPECT_EQ(read_json<Json>(ask("/v1/messages/batches", "").body)["error"]["type"],
+            "not_found_error");
+  const HttpRefusal large = {
+      .status = 413, .path = "/v1/messages", .body_bytes = 30, .most_body_bytes = 20};
+  EXPECT_EQ(
+      read_json<Json>(TextService::error_body(large))["error"].dump(),
+      R"({"type":"request_too_large","message":"the body of the request has 30 bytes, wanted )"
+      R"(at most 20; shorten it, or start the server with a larger --max-body-bytes"})");
+  EXPECT_THAT(TextService::error_body({.status = 413, .path = "/v1/completions"}),
+              AllOf(HasSubstr("\"param\""), HasSubstr("has more bytes, wanted at most 0")));
   EXPECT_EQ(ask("/v1/models/other", "", "GET").status, 404);
   EXPECT_EQ(ask("/v1/models/\xFF", "", "GET").status, 404);
   post("/v1/completions", {{"prompt", "p"}, {"model", "other"}}, 404);
@@ -462,6 +472,14 @@ TEST_F(Service, HasTheOtherPaths) {
   begin();
   EXPECT_EQ(read_json<Json>(ask("/v1/models", "", "GET").body)["data"][0]["id"], "scripted");
   EXPECT_EQ(ask("/v1/models/scripted", "", "GET").status, 200);
+  // Clients of Anthropic read other fields.
+  const Json models = read_json<Json>(ask("/v1/models", "", "GET").body);
+  EXPECT_EQ(models["has_more"], false);
+  EXPECT_EQ(models["last_id"], "scripted");
+  EXPECT_EQ(models["data"][0]["type"], "model");
+  EXPECT_EQ(models["data"][0]["display_name"], "scripted");
+  EXPECT_THAT(models["data"][0]["created_at"].get<std::string>(),
+              testing::MatchesRegex("2...-..-..T..:..:..Z"));
   EXPECT_EQ(ask("/health", "", "GET").status, 200);
   EXPECT_THAT(ask("/", "", "GET").body, HasSubstr("<!doctype html>"));
   EXPECT_EQ(post("/tokenize", {{"prompt", "ab"}})["tokens"], Json({97, 98}));

@@ -102,7 +102,14 @@ TEST(TaskTable, NamesTheTasksThatExist) {
               HasSubstr("did you mean hellaswag?; wanted one of agieval, agieval_cloze"));
   EXPECT_THAT(
       message_of(Fault::kUsage, [] { find_task("hellaswag", {.protocol = Protocol::kMindSpeed}); }),
-      HasSubstr("hellaswag is a task of --protocol lm-eval"));
+      HasSubstr("--task: hellaswag is a task of --protocol lm-eval, and --protocol is mindspeed"));
+  const TaskChoice training = {.flags = {.tasks = "--eval-tasks", .protocol = ""}};
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { find_task("hellaswg", training); }),
+              HasSubstr("--eval-tasks: got \"hellaswg\", did you mean hellaswag?"));
+  EXPECT_THAT(
+      message_of(Fault::kUsage, [&] { find_task("needlebench", training); }),
+      HasSubstr("--eval-tasks: needlebench is a task of --protocol mindspeed of piton eval, "
+                "and the protocol here is lm-eval"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 namespace piton {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -115,6 +116,11 @@ TEST_F(TaskFilesOfAFolder, AreInTheLastPathThatHoldsTheName) {
               HasSubstr("/no/such/path does not exist"));
   EXPECT_THAT(message_of(Fault::kUsage, [&] { task_data_path("mmlu", {}); }),
               HasSubstr("--task-data-path: not given"));
+  const TaskFlags flags = {.tasks = "--eval-tasks", .paths = "--eval-tasks-data-path"};
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { task_data_path("mmlu", given, flags); }),
+              AllOf(HasSubstr("--eval-tasks-data-path: none of "), HasSubstr("each --eval-tasks")));
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { task_data_path("mmlu", {"/no/such/path"}, flags); }),
+              HasSubstr("--eval-tasks-data-path: /no/such/path does not exist"));
 }
 
 TEST_F(TaskFilesOfAFolder, AreNotThoseOfAnotherTaskInAFolderOfSeveral) {

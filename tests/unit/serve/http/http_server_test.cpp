@@ -53,7 +53,10 @@ class Server : public testing::Test {
   void begin(HttpHandler handler, HttpLimits limits = {.body_bytes = 1000}) {
     server_ = std::make_unique<HttpServer>(
         HttpOptions{.host = "127.0.0.1", .port = 0, .limits = limits}, std::move(handler),
-        [](int status) { return "error " + std::to_string(status); });
+        [](const HttpRefusal& refusal) {
+          return fmt::format("error {} at {}: {} of {}", refusal.status, refusal.path,
+                             refusal.body_bytes.value_or(-1), refusal.most_body_bytes);
+        });
     server_->start([] {});
   }
   std::string ask(const std::string& bytes) {
@@ -81,7 +84,7 @@ TEST_F(Server, RefusesAPortThatAnotherServerHas) {
     HttpServer second(
         {.host = "127.0.0.1", .port = server_->port()},
         [](const HttpRequest&, const HttpClient&) { return HttpAnswer{}; },
-        [](int) { return std::string(); });
+        [](const HttpRefusal&) { return std::string(); });
     ADD_FAILURE() << "two servers have port " << second.port();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("is the port in use"));
@@ -113,18 +116,18 @@ TEST_F(Server, AnswersWhatIsNoRequestWithAnError) {
   EXPECT_THAT(ask("nonsense\r\n\r\n"), HasSubstr("error 400"));
   // A client that keeps its connections learns that this one is closed.
   const std::string too_large =
-      ask("POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n" + std::string(2000, 'x'));
-  EXPECT_THAT(too_large, HasSubstr("error 413"));
+      ask("POST /a HTTP/1.1\r\nContent-Length: 2000\r\n\r\n" + std::string(2000, 'x'));
+  EXPECT_THAT(too_large, HasSubstr("error 413 at /a: 2000 of 1000"));
   EXPECT_THAT(too_large, HasSubstr("Connection: close\r\n"));
   EXPECT_THAT(ask("POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: x\r\n\r\n"),
               StartsWith("HTTP/1.1"));
   EXPECT_THAT(ask("GET /" + std::string(9000, 'a') + " HTTP/1.1\r\n\r\n"), HasSubstr("error 4"));
   RawClient chunked(server_->port());
-  chunked.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+  chunked.send("POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
   for (int i = 0; i < 65; ++i) chunked.send("400\r\n" + std::string(1024, 'x') + "\r\n");
   const std::string cut = chunked.rest();
   EXPECT_THAT(cut, StartsWith("HTTP/1.1 413 "));
-  EXPECT_THAT(cut, HasSubstr("error 413"));
+  EXPECT_THAT(cut, HasSubstr("error 413 at /a: -1 of 1000"));
   // A chunked body without an end, and headers without one: cut at the limit.
   RawClient client(server_->port());
   client.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
