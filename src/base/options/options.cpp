@@ -13,8 +13,8 @@
 namespace piton {
 namespace {
 
-// "_" equals "-" in names: keys of TOML files often have "_", flags "-". A command compares each two
-// of its five hundred names; most of them differ in length.
+// "_" equals "-" in names: keys of TOML files often have "_", flags "-". A command compares each
+// two of its five hundred names; most of them differ in length.
 bool same_name(std::string_view a, std::string_view b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
            return (x == '_' ? '-' : x) == (y == '_' ? '-' : y);
