@@ -9,6 +9,7 @@
 #include "base/files/files.h"
 #include "base/reported_elsewhere.h"
 #include "support/errors.h"
+#include "support/sampled.h"
 #include "support/temp_folder.h"
 #include "support/thread_world.h"
 #include "support/trainer_run.h"
@@ -35,7 +36,7 @@ struct Damage {
   const char* said;
 };
 
-const Damage kDamages[] = {
+const std::vector<Damage> kDamages = {
     {"NoTensorFile",
      [](const fs::path&, const fs::path& newest) {
        fs::remove(newest / "model-00001.safetensors");
@@ -178,7 +179,7 @@ TEST_P(FallbackOnRanks, IsTheSameOnAll) {
   EXPECT_EQ(latest_iteration(run()), 6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, Fallback, testing::ValuesIn(kDamages),
+INSTANTIATE_TEST_SUITE_P(Each, Fallback, testing::ValuesIn(test::sampled(kDamages, 3)),
                          [](const auto& one) { return std::string(one.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Some, FallbackOnRanks,

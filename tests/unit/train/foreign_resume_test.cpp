@@ -129,16 +129,16 @@ struct Form {
   const char* folder;
   const char* model;
 };
-constexpr Form kForms[] = {{"gpt", "gpt"},
-                           {"llama", "llama"},
-                           {"buffer", "llama"},
-                           {"zero", "llama"},
-                           {"shares", "llama"},
-                           {"shares_gpt", "gpt"},
-                           {"zero3", "llama"},
-                           {"experts_groups", "experts"},
-                           {"experts_buffer", "experts"},
-                           {"experts_dist", "experts"}};
+const std::vector<Form> kForms = {{"gpt", "gpt"},
+                                  {"llama", "llama"},
+                                  {"buffer", "llama"},
+                                  {"zero", "llama"},
+                                  {"shares", "llama"},
+                                  {"shares_gpt", "gpt"},
+                                  {"zero3", "llama"},
+                                  {"experts_groups", "experts"},
+                                  {"experts_buffer", "experts"},
+                                  {"experts_dist", "experts"}};
 
 TEST(MegatronResume, GoesOnAsPyTorchDoesFromEveryForm) {
   for (const auto& [folder, model] : kForms) {
@@ -161,7 +161,7 @@ TEST(MegatronResume, GoesOnInEveryLayout) {
                                                       {"--pipeline-model-parallel-size", "2"},
                                                       {"--zero-stage", "1"}};
   std::size_t turn = 0;
-  for (const auto& [folder, model] : kForms) {
+  for (const auto& [folder, model] : test::sampled(kForms, 2)) {
     std::vector<std::vector<std::string>> own = test::sampled(layouts, 3, turn++);
     if (folder == std::string("experts_groups"))
       own.push_back({"--expert-model-parallel-size", "2"});
@@ -179,10 +179,12 @@ TEST(MegatronResume, GoesOnInEveryLayout) {
 
 TEST(MegatronResume, InHalfPrecisionHasItsCopiesAndMoments) {
   // The weights are those of `llama` and `experts` rounded to bf16: their losses follow from afar.
-  for (const char* folder : {"half", "flat", "buckets", "shares_half", "shares_one", "zero3_half",
-                             "experts_half", "experts_buckets"}) {
+  const std::vector<std::string> folders{"half",         "flat",           "buckets",
+                                         "shares_half",  "shares_one",     "zero3_half",
+                                         "experts_half", "experts_buckets"};
+  for (const std::string& folder : test::sampled(folders, 2, 1)) {
     SCOPED_TRACE(folder);
-    const bool experts = std::string_view(folder).starts_with("experts");
+    const bool experts = folder.starts_with("experts");
     const std::map<int, GoldenStep> wanted = golden_steps(experts ? "experts" : "llama");
     const WholeRun run = run_alone(options_of(golden(folder), {"--bf16"}));
     ASSERT_EQ(run.steps.size(), kSteps - kStop);
