@@ -14,6 +14,7 @@
 #include "support/errors.h"
 #include "support/family_folder.h"
 #include "support/host_machine.h"
+#include "support/sampled.h"
 #include "support/temp_folder.h"
 #include "unit/convert/same_tensors.h"
 
@@ -69,7 +70,10 @@ std::vector<IntegerFormat> some_formats() {
 // Fused and interleaved matrices too. convert() itself compares values and logits with those of the
 // codes.
 TEST_F(QuantizedFolder, OfEveryFamilyHasTheCodesOfItsMatrices) {
-  for (const char* family : {"llama", "bloom", "internlm2", "phi3", "gemma2", "qwen3"}) {
+  // By day without internlm2, whose matrices the next test codes in every format.
+  const std::vector<const char*> families = {"llama", "bloom",  "internlm2",
+                                             "phi3",  "gemma2", "qwen3"};
+  for (const char* family : test::sampled(families, 2, 1)) {
     const fs::path source = folder_of(family);
     HfSource plain(source);
     const bool interleaved = std::string(family) == "internlm2";
