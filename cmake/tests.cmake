@@ -67,12 +67,17 @@ function(piton_test name label)
   set_tests_properties(${label}/${name} PROPERTIES LABELS ${label})
 endfunction()
 
-# piton_tests_of(file result): the option with which a program runs the tests that are in `file` alone.
+# piton_tests_of(file result): the option with which a program runs the tests that are in `file` alone. CMake reads the
+# file again when it changes.
 function(piton_tests_of file result)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
   file(STRINGS ${file} tests REGEX "^TEST(_F|_P)?\\(")
   set(filter "")
   foreach(test IN LISTS tests)
-    string(REGEX REPLACE "^TEST[_FP]*\\(([A-Za-z0-9_]+), *([A-Za-z0-9_]+).*" "\\1.\\2" test "${test}")
+    if(NOT test MATCHES "^TEST[_FP]*\\(([A-Za-z0-9_]+), *([A-Za-z0-9_]+)\\)")
+      message(FATAL_ERROR "${file}: ${test}: wanted TEST(Suite, Name) on one line")
+    endif()
+    set(test ${CMAKE_MATCH_1}.${CMAKE_MATCH_2})
     string(APPEND filter "${test}:*/${test}/*:")
   endforeach()
   set(${result} "--gtest_filter=${filter}" PARENT_SCOPE)

@@ -49,6 +49,7 @@ target_of() {  # of a test of ctest: the target that it runs
   case $1 in
     ranks*/comm_*) echo "ranks_${1#*/}" ;;
     ranks*/*) echo ranks_all ;;
+    drills/*) echo drills_all ;;
     commands/*) echo piton ;;
     *) echo "${1#*/}" ;;
   esac
