@@ -135,8 +135,8 @@ TEST(Save, KilledBeforeAnyOfItsCallsLeavesTheOldCheckpointOrTheNewOneWhole) {
   for (const auto& [iteration, keep, background] :
        {Case{2, 0, false}, {1, 0, false}, {2, 1, false}, {2, 1, true}}) {
     std::set<int> seen;
-    int fatal = first++ % test::one_of(4);  // each case before other calls
-    for (bool died = true; died; fatal += test::one_of(4)) {
+    int fatal = first++ % test::one_of(8);  // each case before other calls
+    for (bool died = true; died; fatal += test::one_of(8)) {
       ASSERT_LT(fatal, 200);
       const FastDir dir;
       save(dir.path(), 1, 10);

@@ -71,8 +71,8 @@ TEST(Store, GivesEveryLayoutTheSameBytesAndEveryLayoutLoadsThem) {
       EXPECT_EQ(weights_hash(folder), weights) << text_of(saved);
       EXPECT_EQ(optimizer_hash(folder), moments) << text_of(saved);
       EXPECT_EQ(read_text_file(folder / "model-00001.safetensors"), model_bytes) << text_of(saved);
-      // By day another third for each layout that saved.
-      for (const TestLayout& loaded : test::sampled(kLayouts, 3, next_first++)) {
+      // By day another sixth for each layout that saved.
+      for (const TestLayout& loaded : test::sampled(kLayouts, 6, next_first++)) {
         run_ranks(loaded.ranks(), [&](World& world) {
           SmallRun run(world, loaded, variant);
           const TrainState state =
