@@ -7,18 +7,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <thread>
 
 #include "base/error.h"
+#include "base/shell_word.h"
 #include "base/trimmed.h"
 
 extern char** environ;
@@ -118,13 +117,11 @@ bool shell_succeeds(std::vector<std::string> words) {
 
 // The first word of a command, "" if a shell may change it before it looks for the program.
 std::string plain_first_word(const std::string& command) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+:,./-";
   const std::size_t begin = command.find_first_not_of(" \t\n");
   if (begin == command.npos) return "";
-  const std::size_t end = std::min(command.find_first_not_of(kPlain, begin), command.size());
-  const bool ends = end == command.size() || std::strchr(" \t\n;|&", command[end]) != nullptr;
-  return ends ? command.substr(begin, end - begin) : "";
+  const std::string word = command.substr(begin, command.find_first_of(" \t\n;|&", begin) - begin);
+  const bool assigns = word.find('=') != word.npos;
+  return !assigns && shell_word(word) == word ? word : "";
 }
 
 }  // namespace
