@@ -13,7 +13,7 @@
 namespace piton::cuda {
 
 // The memory behind  extern __shared__  of kernels/cuda/launch.cuh.
-alignas(16) unsigned char shared_memory[emulator::kMostSharedBytes];
+alignas(1024) unsigned char shared_memory[emulator::kMostSharedBytes];
 
 }  // namespace piton::cuda
 

@@ -13,11 +13,14 @@
 
 #include "cuda_emulator/capture.h"
 #include "cuda_emulator/memory.h"
+#include "cuda_emulator/older_gpu.h"
 
 using piton::emulator::host_reads;
 using piton::emulator::host_writes;
 
 namespace {
+
+int compute_capability = 9;  // the first number of it
 
 struct Deferred {
   void (*work)(void*);
@@ -45,6 +48,13 @@ bool finished(const DeferredWork& all) {
 }
 
 }  // namespace
+
+namespace piton::emulator {
+
+OlderGpu::OlderGpu() { compute_capability = 8; }
+OlderGpu::~OlderGpu() { compute_capability = 9; }
+
+}  // namespace piton::emulator
 
 // What was captured.
 struct CUgraph_st {
@@ -128,7 +138,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, "emulator");
-  properties->major = 9;
+  properties->major = compute_capability;
   properties->minor = 0;
   properties->totalGlobalMem = std::size_t{4} << 30;
   return cudaSuccess;
@@ -139,6 +149,14 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = compute_capability;
+  return cudaSuccess;
+}
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = std::size_t{4} << 30;

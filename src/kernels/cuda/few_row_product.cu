@@ -28,6 +28,10 @@ struct PlainWeight {
   __device__ uint4 eight(std::int64_t row, std::int64_t column) const {
     return __ldcs(reinterpret_cast<const uint4*>(data + row * stride + column));
   }
+  __device__ const void* bytes(std::int64_t row, std::int64_t byte) const {
+    return reinterpret_cast<const char*>(data + row * stride) + byte;
+  }
+  __device__ std::int64_t row_bytes(std::int64_t in) const { return in * std::int64_t{sizeof(B)}; }
 };
 
 // The same of codes, whose values have the bits of ExpandWeight.
@@ -49,6 +53,11 @@ struct CodedWeight {
             pair<4>(group, all >> 24)};
   }
 
+  __device__ const void* bytes(std::int64_t row, std::int64_t byte) const {
+    return rows.codes + row * rows.row_bytes() + byte;
+  }
+  __device__ std::int64_t row_bytes(std::int64_t) const { return rows.row_bytes(); }
+
  private:
   template <int kBits>
   __device__ static std::uint32_t pair(const CodeGroup<B>& group, std::uint32_t codes) {
@@ -66,6 +75,19 @@ struct FewRows {
   int rows;
 };
 
+// Reads the weights of a block into the cache while the kernel in front still runs.
+template <typename Weight>
+__device__ void prefetch_weights(const Weight& weight, std::int64_t first, std::int64_t last,
+                                 std::int64_t in) {
+  constexpr std::int64_t kLine = 128;
+  const std::int64_t bytes = weight.row_bytes(in);
+  const std::int64_t lines = (bytes + kLine - 1) / kLine;
+  for (std::int64_t i = threadIdx.x; i < kOutputs * lines; i += kThreads) {
+    const std::int64_t row = first + i / lines;
+    if (row <= last) prefetch(weight.bytes(row, i % lines * kLine));
+  }
+}
+
 // A block computes kOutputs outputs of all rows. Its warps take the parts of the columns in turn,
 // and are added in order.
 // Codes need the registers of two blocks.
@@ -77,6 +99,9 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 && !Weight::kCoded ? 3 
   const int g = lane / 4;
   const std::int64_t first = std::int64_t{blockIdx.x} * kOutputs;
   const std::int64_t last = all.end.out - 1;
+  prefetch_weights(all.weight, first, last, all.in);
+  wait_for_previous();
+  let_next_start();
   // Outputs after the last one are computed from its weights, and not stored.
   const std::int64_t outputs[2] = {first + g < last ? first + g : last,
                                    first + g + 8 < last ? first + g + 8 : last};
@@ -138,7 +163,8 @@ void launch_few_rows(const LinearForward& call, const Weight& weight, cudaStream
   static_assert(kFewRows * kOutputs == kThreads);
   launch("launch of linear forward of few rows", multiply_rows_by_weight<T, B, Weight, kGroups>,
          {.blocks = {static_cast<unsigned>((call.weight.out + kOutputs - 1) / kOutputs), 1, 1},
-          .shared_bytes = sizeof(float) * kWarps * kGroupRows * kGroups * kOutputs},
+          .shared_bytes = sizeof(float) * kWarps * kGroupRows * kGroups * kOutputs,
+          .early = true},
          FewRows<T, B, Weight>{.end = linear_end<T, B>(call, nullptr),
                                .x = pointer<const B>(call.x),
                                .x_stride = call.x.stride(0),

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "device/cuda/check.h"
+#include "kernels/cuda/early_start.cuh"
 
 namespace piton::cuda {
 
@@ -22,8 +23,9 @@ inline constexpr int kWarp = 32;
 inline constexpr int kWarps = kThreads / kWarp;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
-// The shared memory of a block. All of it is dynamic, so that the emulator knows its size.
-extern __shared__ __align__(16) unsigned char shared_memory[];
+// The shared memory of a block. All of it is dynamic, so that the emulator knows its size. Tiles of
+// warpgroups begin at multiples of 1024 bytes.
+extern __shared__ __align__(1024) unsigned char shared_memory[];
 
 template <typename T>
 __device__ T* shared_array(std::int64_t first_byte = 0) {
@@ -41,12 +43,23 @@ struct LaunchShape {
   dim3 blocks;
   int threads = kThreads;
   std::size_t shared_bytes = 0;
+  bool early =
+      false;  // whether the kernel may start before the one in front ends (early_start.cuh)
 };
 
 // The most blocks of a grid in its second and third dim.
 inline constexpr unsigned kMostBlocks = 65535;
 // More than this has to be asked for.
 inline constexpr std::size_t kPlainSharedBytes = 48 * 1024;
+
+// Whether the selected device takes LaunchShape::early.
+inline bool takes_early_starts(std::string_view name) {
+  int device = 0;
+  int major = 0;
+  check(cudaGetDevice(&device), name);
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), name);
+  return major >= 9;
+}
 
 // Enqueues kernel(arguments) on `stream`, or nothing where that is null (CallContext::stream).
 // `name` is for messages: "launch of adamw".
@@ -62,10 +75,17 @@ void launch(std::string_view name, void (*kernel)(Arguments), const LaunchShape&
                                static_cast<int>(shape.shared_bytes)),
           name);
   }
-  void* all[] = {&arguments};
-  check(cudaLaunchKernel(kernel, shape.blocks, dim3{static_cast<unsigned>(shape.threads), 1, 1},
-                         all, shape.shared_bytes, stream),
-        name);
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.blocks;
+  config.blockDim = dim3{static_cast<unsigned>(shape.threads), 1, 1};
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = shape.early && takes_early_starts(name) ? 1 : 0;
+  check(cudaLaunchKernelEx(&config, kernel, arguments), name);
 }
 
 // body(i) for every i below `count`, in any order.
@@ -77,6 +97,8 @@ struct Elements {
 
 template <typename Body>
 __global__ void __launch_bounds__(kThreads, kBlocks) run_elements(Elements<Body> elements) {
+  wait_for_previous();
+  let_next_start();
   const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements.count;
        i += step) {
@@ -88,7 +110,7 @@ template <typename Body>
 void launch_elements(std::string_view name, std::int64_t count, const Body& body,
                      cudaStream_t stream) {
   if (count == 0) return;
-  launch(name, run_elements<Body>, {.blocks = {blocks_for(count, kThreads), 1, 1}},
+  launch(name, run_elements<Body>, {.blocks = {blocks_for(count, kThreads), 1, 1}, .early = true},
          Elements<Body>{body, count}, stream);
 }
 

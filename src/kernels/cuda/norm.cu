@@ -29,6 +29,8 @@ struct NormRows {
 // sum(x^2) - sum(x)^2.
 template <typename Rows, typename X, typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks) norm_rows(NormRows<X, T> rows) {
+  wait_for_previous();
+  let_next_start();
   using S = Wide<T>;
   constexpr int kCount = kVectorOf<X, T>;
   constexpr int kTeam = Rows::kTeam;
@@ -194,20 +196,27 @@ struct PassShape {
   static constexpr int kTeams = kThreads / kTeam;
 };
 
-// The sum over the team; `parts` has kWarps elements. All threads of a block come here.
+// Both sums over the team. All threads of a block come here, with `parts` [2, kWarps] that the call
+// before this one did not have: so one barrier is enough.
 template <int kTeam, typename S>
-__device__ __forceinline__ S sum_of_team(S mine, S* parts) {
+__device__ __forceinline__ void sum_in_team(S& one, S& other, S* parts) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    mine += __shfl_xor_sync(kAllLanes, mine, distance);
+    one += __shfl_xor_sync(kAllLanes, one, distance);
+    other += __shfl_xor_sync(kAllLanes, other, distance);
   }
-  if constexpr (kTeam == kWarp) return mine;
-  __syncthreads();
-  if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = mine;
+  if constexpr (kTeam == kWarp) return;
+  if (threadIdx.x % kWarp == 0) {
+    parts[threadIdx.x / kWarp] = one;
+    parts[kWarps + threadIdx.x / kWarp] = other;
+  }
   __syncthreads();
   const int first = static_cast<int>(threadIdx.x) / kTeam * (kTeam / kWarp);
-  S sum = parts[first];
-  for (int warp = 1; warp < kTeam / kWarp; ++warp) sum += parts[first + warp];
-  return sum;
+  one = parts[first];
+  other = parts[kWarps + first];
+  for (int warp = 1; warp < kTeam / kWarp; ++warp) {
+    one += parts[first + warp];
+    other += parts[kWarps + first + warp];
+  }
 }
 
 template <typename X, typename T>
@@ -261,7 +270,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_pass(NormPass
   constexpr int kTeam = Shape::kTeam;
   constexpr int kHeld = Shape::kHeld;
   using Team = RowTeam<kTeam, kHeld, kCount>;
-  S* parts = shared_array<S>();  // [kWarps], then [kTeams, kSums, Team::kStrip] if there are more
+  // [2, 2, kWarps], then [kTeams, kSums, Team::kStrip] if there are more
+  S* parts = shared_array<S>();
   const NormGradient<X, T>& rows = all.rows;
   const Team team{rows.h, rows.vectors};
   const std::int64_t of_block = threadIdx.x / kTeam;
@@ -297,17 +307,17 @@ __global__ void __launch_bounds__(kThreads, kBlocks) norm_gradient_pass(NormPass
         }
       });
     }
-    const S mean_g = rows.mean != nullptr ? sum_of_team<kTeam>(sum_g, parts) / size : S{0};
-    const S own = sum_of_team<kTeam>(sum_gn, parts);
+    sum_in_team<kTeam>(sum_g, sum_gn, parts + (first - begin) / Shape::kTeams % 2 * 2 * kWarps);
     if (!is_row) continue;
-    const S mean_gn = (rows.products != nullptr ? rows.products[row] : own) / rows.width;
+    const S mean_g = rows.mean != nullptr ? sum_g / size : S{0};
+    const S mean_gn = (rows.products != nullptr ? rows.products[row] : sum_gn) / rows.width;
     team.each(0, [&](int v, std::int64_t column) {
       store_norm_gradient<kCount>(rows, row, column, held[v], gradient[v],
                                   {center, rstd, mean_g, mean_gn});
     });
   }
   store_chunk<Shape, kSums, T>(all.partial + std::int64_t{blockIdx.x} * kSums * rows.h, team, sums,
-                               parts + kWarps);
+                               parts + 4 * kWarps);
 }
 
 // The terms of the gradients of the gain, and with kBias of the bias.
@@ -377,7 +387,7 @@ void launch_pass(const NormBackward& call, const NormGradient<X, T>& rows,
   const std::int64_t chunks = divided(rows.n, chunk_rows);
   const Tensor& like = call.dgain.defined() ? call.dgain : call.dbias;
   const Tensor partial = scratch(like.dtype(), {chunks, kSums, rows.h}, context);
-  const std::int64_t shared = kWarps + (Shape::kTeams > 1 ? kSums * kWidth : 0);
+  const std::int64_t shared = 4 * kWarps + (Shape::kTeams > 1 ? kSums * kWidth : 0);
   launch("launch of norm backward", norm_gradient_pass<Shape, kSums, X, T>,
          {.blocks = {static_cast<unsigned>(chunks), 1, 1},
           .shared_bytes = static_cast<std::size_t>(shared) * sizeof(S)},
@@ -422,8 +432,10 @@ void execute(const NormForward& call, const CallContext& context) {
                 using S = Wide<T>;
                 constexpr int kCount = kVectorOf<X, T>;
                 with_team(h, kCount, [&]<typename Rows>(Rows) {
+                  LaunchShape shape = shape_of_rows<Rows, S>(n);
+                  shape.early = true;
                   launch(
-                      "launch of norm forward", norm_rows<Rows, X, T>, shape_of_rows<Rows, S>(n),
+                      "launch of norm forward", norm_rows<Rows, X, T>, shape,
                       NormRows<X, T>{
                           .y = pointer<T>(call.y),
                           .mean = pointer<S>(call.mean),

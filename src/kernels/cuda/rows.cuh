@@ -54,6 +54,8 @@ struct Groups {
 
 template <typename Body>
 __global__ void __launch_bounds__(kThreads, kBlocks) run_groups(Groups<Body> groups) {
+  wait_for_previous();
+  let_next_start();
   const std::uint32_t index = blockIdx.x * kThreads + threadIdx.x;
   if (index >= groups.count) return;
   const std::uint32_t quotient = groups.in_row.quotient(index);
@@ -82,15 +84,16 @@ void launch_rows(std::string_view name, const Extent& extent, const Body& body,
   const std::int64_t most_rows = std::max<std::int64_t>(1, Division::kLargest / in_row);
   for (std::int64_t row = 0; row < extent.rows; row += most_rows) {
     const std::int64_t count = std::min(most_rows, extent.rows - row) * in_row;
-    launch(name, run_groups<Body>,
-           {.blocks = {static_cast<unsigned>((count + kThreads - 1) / kThreads), 1, 1}},
-           Groups<Body>{.body = body,
-                        .first_row = row,
-                        .columns = extent.columns,
-                        .count = static_cast<std::uint32_t>(count),
-                        .in_row = Division(in_row),
-                        .vectors = extent.vectors},
-           stream);
+    launch(
+        name, run_groups<Body>,
+        {.blocks = {static_cast<unsigned>((count + kThreads - 1) / kThreads), 1, 1}, .early = true},
+        Groups<Body>{.body = body,
+                     .first_row = row,
+                     .columns = extent.columns,
+                     .count = static_cast<std::uint32_t>(count),
+                     .in_row = Division(in_row),
+                     .vectors = extent.vectors},
+        stream);
   }
 }
 

@@ -21,8 +21,9 @@
 
 #define threadIdx (piton::emulator::indices.thread)
 #define blockIdx (piton::emulator::indices.block)
-#define blockDim (piton::emulator::indices.block_size)
-#define gridDim (piton::emulator::indices.grid_size)
+// No macros: the fields of cudaLaunchConfig_t have these names too.
+inline constexpr const piton::emulator::dim3& blockDim = piton::emulator::indices.block_size;
+inline constexpr const piton::emulator::dim3& gridDim = piton::emulator::indices.grid_size;
 
 using piton::emulator::dim3;
 
@@ -33,12 +34,32 @@ cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
   return cudaSuccess;
 }
 
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization };
+
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    int programmaticStreamSerializationAllowed;
+  } val;
+};
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim;
+  dim3 blockDim;
+  std::size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+
 // Of kernels with one parameter: the others are not used.
 template <typename Argument>
-cudaError_t cudaLaunchKernel(void (*kernel)(Argument), dim3 grid, dim3 block, void** arguments,
-                             std::size_t shared_bytes, cudaStream_t stream) {
-  const Argument argument = *static_cast<const Argument*>(arguments[0]);
-  piton::emulator::run_or_record(stream, [=] {
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Argument),
+                               const Argument& argument) {
+  const auto grid = config->gridDim;
+  const auto block = config->blockDim;
+  const std::size_t shared_bytes = config->dynamicSmemBytes;
+  piton::emulator::run_or_record(config->stream, [=] {
     // Threads of a kernel may not read what is recorded: it is not the device's.
     const Argument own = argument;
     void (*const run)(Argument) = kernel;

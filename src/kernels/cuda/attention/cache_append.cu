@@ -63,6 +63,8 @@ struct AppendCodes {
 // A warp: a row of a head.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks) append_codes(AppendCodes<T> all) {
+  wait_for_previous();
+  let_next_start();
   const std::int64_t index = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (index >= all.count) return;  // the whole warp
   const int lane = static_cast<int>(threadIdx.x % kWarp);
@@ -108,7 +110,7 @@ void execute(const CacheAppend& call, const CallContext& context) {
                              context.stream);
     }
     launch("launch of cache append, codes", append_codes<T>,
-           {.blocks = {static_cast<unsigned>((count + kWarps - 1) / kWarps), 1, 1}},
+           {.blocks = {static_cast<unsigned>((count + kWarps - 1) / kWarps), 1, 1}, .early = true},
            AppendCodes<T>{.cache = head_matrix<std::int8_t>(call.cache),
                           .scales = pointer<float>(call.scales),
                           .scales_of_page = call.scales.stride(0),

@@ -278,6 +278,8 @@ __device__ void add_step(float (&sums)[2 * kSteps][4], const float (&weights)[2]
 template <typename T, int kSteps, bool kCoded>
 __global__ void __launch_bounds__(kChunkWarps* kWarp, 2)
     attend_to_chunk(ChunkGrid<T, kCoded> grid) {
+  wait_for_previous();
+  let_next_start();
   const CachedGrid<T, kCoded>& of = grid.of;
   const std::int64_t sample = blockIdx.z;
   const KeySight sight = of.sight_of_sample(sample);
@@ -385,6 +387,8 @@ struct ChunkMerge {
 // A warp: a head of a row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks) merge_chunks(ChunkMerge<T> all) {
+  wait_for_previous();
+  let_next_start();
   const std::int64_t index = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (index >= all.rows * all.heads) return;  // the whole warp
   const int lane = static_cast<int>(threadIdx.x % kWarp);
@@ -446,13 +450,15 @@ void launch_chunks(const CachedAttention& call, const CallContext& context) {
       {.blocks = {static_cast<unsigned>(chunks), static_cast<unsigned>(key_heads * tiles),
                   static_cast<unsigned>(call.lengths.elements())},
        .threads = kChunkWarps * kWarp,
-       .shared_bytes = chunk_shared_bytes<kSteps>()},
+       .shared_bytes = chunk_shared_bytes<kSteps>(),
+       .early = true},
       ChunkGrid<T, kCoded>{
           .of = cached_grid<T, kCoded>(call), .sums = sums, .heads = heads, .key_heads = key_heads},
       stream);
   if (chunks == 1) return;
   launch("launch of cached attention, merge", merge_chunks<T>,
-         {.blocks = {static_cast<unsigned>((rows * heads + kWarps - 1) / kWarps), 1, 1}},
+         {.blocks = {static_cast<unsigned>((rows * heads + kWarps - 1) / kWarps), 1, 1},
+          .early = true},
          ChunkMerge<T>{.out = pointer<T>(call.out),
                        .out_stride = call.out.stride(0),
                        .out_head_stride = call.out.stride(1),
