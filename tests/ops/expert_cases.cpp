@@ -423,8 +423,9 @@ class ExpertCaseList {
         .first_rows = first_rows(counts)};
     fill_spare(of_weight.dy, used, kUnread);
     fill_spare(of_weight.x, used, kUnread);
+    // The worst of thousands of sums of few products is far above their average: as if of 4 more.
     add(fmt::format("{} overwrites {}", detail, overwrites), std::max<std::int64_t>(used, 1),
-        of_weight, outside == dtype_ ? DType::kF64 : dtype_, used);
+        of_weight, outside == dtype_ ? DType::kF64 : dtype_, used + 4);
   }
 
   // What may follow the sums.

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <tuple>
@@ -14,12 +15,17 @@
 #include "device/cuda/check.h"
 #include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/scratch.h"
+#include "kernels/cuda/trial/product_trial.h"
 
 namespace piton::cuda {
 namespace {
 
 // NVIDIA's advice for Hopper; older devices need less.
 constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
+// The library refuses scratch that begins elsewhere.
+constexpr std::int64_t kWorkspaceAlignment = 256;
+// Algorithms of the library that are tried (product_trial.h).
+constexpr int kCandidates = 8;
 // The rows for which an algorithm is chosen, whatever the number of rows of a call is.
 constexpr std::uint64_t kUsualRows = 4096;
 
@@ -35,6 +41,21 @@ cudaDataType_t type_of(DType dtype) {
       return CUDA_R_32F;
   }
 }
+
+// Scratch of the library, which lives as long as the tensor: the arena aligns to fewer bytes.
+struct Workspace {
+  Tensor memory;
+
+  explicit Workspace(const CallContext& context)
+      : memory(scratch(DType::kU8, {kWorkspaceBytes + kWorkspaceAlignment}, context)) {}
+
+  void* data() const {
+    void* first = memory.raw();
+    auto bytes = static_cast<std::size_t>(kWorkspaceBytes + kWorkspaceAlignment);
+    return std::align(static_cast<std::size_t>(kWorkspaceAlignment),
+                      static_cast<std::size_t>(kWorkspaceBytes), first, bytes);
+  }
+};
 
 // Handles of the library that end with their scope.
 template <typename Handle>
@@ -149,6 +170,32 @@ struct LibraryProduct {
   }
 };
 
+// Where the matrices of a product are, and the factor of the addend.
+struct Addresses {
+  const void* left;
+  const void* right;
+  const void* addend;
+  void* y;
+  double beta;
+};
+
+// Whether several algorithms are tried: for 16 bits, and work that takes longer than a launch.
+bool deserves_trial(const Product& product) {
+  constexpr double kEnough = 4e9;  // multiply-adds
+  const auto depth = static_cast<double>(product.left.dim(product.left_transposed ? 0 : 1));
+  return size_bytes(product.left.dtype()) == 2 &&
+         static_cast<double>(product.y.elements()) * depth >= kEnough;
+}
+
+TrialSizes trial_sizes(const Product& product) {
+  const auto elements = [](const Tensor& matrix) { return matrix.dim(0) * matrix.stride(0); };
+  return {
+      .dtype = product.left.dtype(),
+      .left = elements(product.left),
+      .right = elements(product.right),
+      .y_bytes = elements(product.y) * static_cast<std::int64_t>(size_bytes(product.y.dtype()))};
+}
+
 AlgorithmKey key_of(const Product& product) {
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
   return {product.y.dim(1), product.left.dim(product.left_transposed ? 0 : 1),
@@ -157,7 +204,11 @@ AlgorithmKey key_of(const Product& product) {
           number(product.addend.defined()), alignment_of(product.left), alignment_of(product.right),
           alignment_of_result(product), alignment_of(LibraryProduct::addend_of(product)),
           // A weight's gradient has its rows as m: they are the same in every call.
-          product.left_transposed ? product.y.dim(0) : 0};
+          product.left_transposed ? product.y.dim(0) : 0,
+          // Several algorithms with the same bits: which of them is fast depends on the rows too.
+          deserves_trial(product)
+              ? number(std::bit_width(static_cast<std::uint64_t>(product.y.dim(0))))
+              : 0};
 }
 
 // Numbers of the header of CUDA 12.9; older ones lack the names.
@@ -277,7 +328,24 @@ struct Products::State {
     return float8_algorithms[key] = best.algo;
   }
 
-  cublasLtMatmulAlgo_t algorithm(const Product& product) {
+  // Starts a product of which the matrices are elsewhere.
+  cublasStatus_t start(const Product& product, const LibraryProduct& in_library,
+                       const cublasLtMatmulAlgo_t& algorithm, const Addresses& at,
+                       const Workspace& workspace, cudaStream_t stream) const {
+    const bool wide = product.y.dtype() == DType::kF64;
+    const double one = 1;
+    const float one32 = 1;
+    const auto beta32 = static_cast<float>(at.beta);
+    return blas.multiply(library.get(), in_library.description.get(),
+                         wide ? static_cast<const void*>(&one) : &one32, at.right,
+                         in_library.a.get(), at.left, in_library.b.get(),
+                         wide ? static_cast<const void*>(&at.beta) : &beta32, at.addend,
+                         in_library.c.get(), at.y, in_library.d.get(), &algorithm, workspace.data(),
+                         static_cast<std::size_t>(kWorkspaceBytes), stream);
+  }
+
+  cublasLtMatmulAlgo_t algorithm(const Product& product, const Workspace& workspace,
+                                 const CallContext& context) {
     const AlgorithmKey key = key_of(product);
     const std::scoped_lock lock(mutex);
     const auto known = algorithms.find(key);
@@ -308,11 +376,12 @@ struct Products::State {
     align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
           alignment_of(LibraryProduct::addend_of(product)));
     align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of_result(product));
-    cublasLtMatmulHeuristicResult_t best{};
+    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> candidates{};
     int found = 0;
     blas.check(
         blas.find_algorithm(library.get(), asked.description.get(), asked.a.get(), asked.b.get(),
-                            asked.c.get(), asked.d.get(), preference.get(), 1, &best, &found),
+                            asked.c.get(), asked.d.get(), preference.get(),
+                            deserves_trial(product) ? kCandidates : 1, candidates.data(), &found),
         "choice of an algorithm for a product");
     if (found == 0) {
       throw Error(Fault::kUsage,
@@ -320,7 +389,16 @@ struct Products::State {
                   "use --kernels cpu",
                   key[0], key[1], name(product.left.dtype()));
     }
-    return algorithms[key] = best.algo;
+    const LibraryProduct library_product(blas, product,
+                                         static_cast<std::uint64_t>(product.y.dim(0)));
+    const std::size_t best =
+        fastest_algorithm(static_cast<std::size_t>(found), trial_sizes(product), context.stream,
+                          [&](std::size_t i, const TrialMemory& memory) {
+                            return start(product, library_product, candidates[i].algo,
+                                         {memory.left, memory.right, memory.y, memory.y, 0.0},
+                                         workspace, context.stream) == CUBLAS_STATUS_SUCCESS;
+                          });
+    return algorithms[key] = candidates[best].algo;
   }
 };
 
@@ -331,28 +409,19 @@ Products::Products() : state_(std::make_unique<State>()) {
 Products::~Products() = default;
 
 void Products::multiply(const Product& product, const CallContext& context) {
-  const Tensor workspace = scratch(DType::kU8, {kWorkspaceBytes}, context);
+  const Workspace workspace(context);
   if (context.only_counts()) return;
-  const cublasLtMatmulAlgo_t algorithm = state_->algorithm(product);
-  const CublasLt& blas = state_->blas;
-  const LibraryProduct library(blas, product, static_cast<std::uint64_t>(product.y.dim(0)));
-  const bool wide = product.y.dtype() == DType::kF64;
-  const double one = 1;
-  const double beta = product.addend.defined() ? 1 : 0;
-  const float one32 = 1;
-  const auto beta32 = static_cast<float>(beta);
-  blas.check(blas.multiply(state_->library.get(), library.description.get(),
-                           wide ? static_cast<const void*>(&one) : &one32, product.right.raw(),
-                           library.a.get(), product.left.raw(), library.b.get(),
-                           wide ? static_cast<const void*>(&beta) : &beta32,
-                           LibraryProduct::addend_of(product).raw(), library.c.get(),
-                           product.y.raw(), library.d.get(), &algorithm, workspace.raw(),
-                           static_cast<std::size_t>(kWorkspaceBytes), context.stream),
-             "product");
+  const cublasLtMatmulAlgo_t algorithm = state_->algorithm(product, workspace, context);
+  const LibraryProduct library(state_->blas, product, static_cast<std::uint64_t>(product.y.dim(0)));
+  const Addresses at{product.left.raw(), product.right.raw(),
+                     LibraryProduct::addend_of(product).raw(), product.y.raw(),
+                     product.addend.defined() ? 1.0 : 0.0};
+  state_->blas.check(state_->start(product, library, algorithm, at, workspace, context.stream),
+                     "product");
 }
 
 void Products::multiply(const Float8Product& product, const CallContext& context) {
-  const Tensor workspace = scratch(DType::kU8, {kWorkspaceBytes}, context);
+  const Workspace workspace(context);
   if (context.only_counts()) return;
   const cublasLtMatmulAlgo_t algorithm = state_->algorithm(product);
   const CublasLt& blas = state_->blas;
@@ -362,7 +431,7 @@ void Products::multiply(const Float8Product& product, const CallContext& context
   blas.check(blas.multiply(state_->library.get(), library.description.get(), &one,
                            product.right.codes.raw(), library.a.get(), product.left.codes.raw(),
                            library.b.get(), &beta, product.y.raw(), library.d.get(),
-                           product.y.raw(), library.d.get(), &algorithm, workspace.raw(),
+                           product.y.raw(), library.d.get(), &algorithm, workspace.data(),
                            static_cast<std::size_t>(kWorkspaceBytes), context.stream),
              "product in FP8");
 }

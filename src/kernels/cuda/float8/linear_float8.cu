@@ -82,7 +82,10 @@ void add_in_float8(const LinearBackwardWeight& call, const CallContext& context)
   const Float8Factor dy = float8_factor(
       call.dy, {.format = call.float8.gradients, .scales = scales, .transposed = true}, context);
   const Float8Factor x = float8_factor(call.x, {.scales = scales, .transposed = true}, context);
-  if (dy.codes.dim(0) == call.dweight.dim(0) && x.codes.dim(0) == call.dweight.dim(1)) {
+  const bool fits = dy.codes.dim(0) == call.dweight.dim(0) &&
+                    x.codes.dim(0) == call.dweight.dim(1) &&
+                    vectors_fit(AddSums::kVector, {call.dweight});  // the library has no others
+  if (fits) {
     const Float8Product whole{.y = call.dweight, .left = dy, .right = x, .adds = !call.overwrites};
     return context.products.multiply(whole, context);
   }

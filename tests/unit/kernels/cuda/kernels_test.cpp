@@ -30,7 +30,14 @@ class CudaKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
                                     .codes = kernels_->reads_codes()};
     std::vector<CallCase> all = test::call_cases(options);
     // Tensor cores cut sums off instead of rounding them, which is twice the error.
-    for (CallCase& one : all) one.terms *= 2;
+    for (CallCase& one : all) {
+      one.terms *= 2;
+      // In FP8 they keep some 13 bits of a sum (measured on an H200: 2^-11 of its largest terms).
+      if (one.name.find("FP8") != std::string::npos) {
+        one.narrowest = DType::kF16;
+        one.rounded_terms = one.terms;
+      }
+    }
     if (options.dtype == DType::kF64) {
       std::erase_if(all, [](const CallCase& one) {
         const auto is = [&](std::string_view kind) {
