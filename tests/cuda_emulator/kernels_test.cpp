@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "cuda_emulator/guarded_kernels.h"
+#include "cuda_emulator/older_gpu.h"
 #include "device/cuda/device.h"
 #include "ops/attention_cases.h"
 #include "ops/call_cases.h"
@@ -63,15 +64,25 @@ TEST_P(EmulatedKernels, AgreeAtTheEdgesOfTilesOfAttention) {
   test::expect_agreement(guarded_, *device_, test::attention_edge_cases(options()));
 }
 
-// Rows that begin at multiples of 16 bytes are copied in vectors.
-TEST(EmulatedAttention, AgreesWithTheReferenceOnAlignedRows) {
+// Rows that begin at multiples of 16 bytes are copied in vectors, and by warpgroups where a GPU has
+// them.
+void expect_agreement_on_aligned_rows(std::size_t first) {
   const auto device = make_device();
   const auto kernels = make_kernels(*device);
   emulator::GuardedKernels guarded(*kernels);
   std::vector<CallCase> cases = test::attention_cases({.dtype = DType::kF16});
   std::erase_if(
       cases, [](const CallCase& one) { return std::holds_alternative<AttentionMerge>(one.call); });
-  test::expect_agreement(guarded, *device, test::sampled(cases, 2));
+  test::expect_agreement(guarded, *device, test::sampled(cases, 2, first));
+}
+
+TEST(EmulatedAttention, AgreesWithTheReferenceOnAlignedRows) {
+  expect_agreement_on_aligned_rows(0);
+}
+
+TEST(EmulatedAttention, AgreesWithTheReferenceOnAlignedRowsOfAnOlderGpu) {
+  const emulator::OlderGpu older;
+  expect_agreement_on_aligned_rows(1);
 }
 
 // The others by night.
@@ -104,6 +115,7 @@ TEST(EmulatedAttention, RefusesFp64AndWideHeads) {
 // The last rows of a text, in another tile than before, over pages of keys. Few rows have kernels
 // of their own (cached_chunks_test.cpp).
 TEST(EmulatedAttention, OfACacheHasTheBitsOfAttentionWithoutOne) {
+  const emulator::OlderGpu older;  // warpgroups have other products for attention without a cache
   const auto device = make_device();
   const auto kernels = make_kernels(*device);
   test::CallRunner runner(*kernels, *device);

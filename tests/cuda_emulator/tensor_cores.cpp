@@ -13,10 +13,13 @@ struct Fragments {
   std::uint32_t right[2];
 };
 
+double number_of(std::uint16_t bits, bool half) {
+  return half ? to_float(Float16{bits}) : to_float(BFloat16{bits});
+}
+
 // The number in the low half (0) or the high one (1).
 double number_in(std::uint32_t pair, int which, bool half) {
-  const auto bits = static_cast<std::uint16_t>(which == 0 ? pair : pair >> 16);
-  return half ? to_float(Float16{bits}) : to_float(BFloat16{bits});
+  return number_of(static_cast<std::uint16_t>(which == 0 ? pair : pair >> 16), half);
 }
 
 }  // namespace
@@ -40,6 +43,19 @@ void multiply_fragments(bool half, float* sums, const std::uint32_t* left,
              number_in(of_column.right[k / 8], k % 2, half);
     }
     sums[i] = static_cast<float>(sum);
+  }
+}
+
+void multiply_rows(bool half, float (*sums)[4], const std::uint16_t (*rows)[16],
+                   const std::uint16_t (*columns)[16], bool adds) {
+  for (int i = 0; i < 2; ++i) {
+    for (int c = 0; c < 16; ++c) {
+      float& mine = sums[c / 2][2 * i + c % 2];
+      double sum = adds ? mine : 0.0;
+      for (int k = 0; k < 16; ++k)
+        sum += number_of(rows[i][k], half) * number_of(columns[c][k], half);
+      mine = static_cast<float>(sum);
+    }
   }
 }
 

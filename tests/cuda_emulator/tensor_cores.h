@@ -11,4 +11,9 @@ namespace piton::emulator {
 void multiply_fragments(bool half, float* sums, const std::uint32_t* left,
                         const std::uint32_t* right);
 
+// For a thread of a warpgroup: its sums of 2 rows and 16 columns, of 16 numbers each; as
+// multiply_fragments(). Sums [8][4] are those of kernels/cuda/attention/warpgroup.
+void multiply_rows(bool half, float (*sums)[4], const std::uint16_t (*rows)[16],
+                   const std::uint16_t (*columns)[16], bool adds);
+
 }  // namespace piton::emulator

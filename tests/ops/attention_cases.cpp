@@ -183,7 +183,7 @@ class AttentionCases {
     };
     for (const Edge edge :
          {Edge{47, 32}, Edge{48, 64}, Edge{49, 80}, Edge{63, 96}, Edge{64, 128}, Edge{65, 256},
-          Edge{64, 33}, Edge{255, 33}, Edge{256, 32}, Edge{257, 64}}) {
+          Edge{64, 33}, Edge{255, 33}, Edge{256, 32}, Edge{257, 64}, Edge{200, 128}}) {
       const std::string detail = fmt::format("s {} d {}", edge.s, edge.d);
       add_attention(detail, {1, edge.s, edge.s, 1, 1, edge.d}, {.window_before = 70}, 0);
     }

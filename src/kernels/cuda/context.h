@@ -19,6 +19,7 @@ struct CallContext {
   Products& products;  // matrix products of the library (product.h)
   Arena& workspace;    // has the memory of scratch()
   MemoryUser* user;    // the stream as a user of `workspace`; null with it
+  bool warpgroups;     // whether the device has the products of warpgroups
 
   bool only_counts() const { return stream == nullptr; }
 };

@@ -14,11 +14,19 @@
 namespace piton::cuda {
 namespace {
 
+// wgmma is an instruction of this compute capability alone.
+bool has_warpgroups(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "look at the device");
+  return properties.major == 9;
+}
+
 class CudaKernels final : public Kernels {
  public:
   explicit CudaKernels(Device& device)
       : place_(device.place()),
         name_(device.name()),
+        warpgroups_(has_warpgroups(place_.index)),
         products_(make_products(place_)),
         own_workspace_(device),
         workspace_(&own_workspace_) {}
@@ -41,8 +49,11 @@ class CudaKernels final : public Kernels {
   std::int64_t workspace_bytes(const KernelCall& call) const override {
     MetaDevice nowhere;
     Arena counted(nowhere);
-    const CallContext context{
-        .stream = nullptr, .products = *products_, .workspace = counted, .user = nullptr};
+    const CallContext context{.stream = nullptr,
+                              .products = *products_,
+                              .workspace = counted,
+                              .user = nullptr,
+                              .warpgroups = warpgroups_};
     std::visit([&](const auto& one) { execute(one, context); }, call);
     return counted.counts().peak_total_bytes;
   }
@@ -87,11 +98,13 @@ class CudaKernels final : public Kernels {
     return {.stream = handle_of(stream),
             .products = *products_,
             .workspace = *workspace_,
-            .user = &stream};
+            .user = &stream,
+            .warpgroups = warpgroups_};
   }
 
   Place place_;
   std::string name_;
+  bool warpgroups_;
   std::unique_ptr<Products> products_;
   Arena own_workspace_;  // until set_workspace() names another
   Arena* workspace_;

@@ -1,6 +1,7 @@
 // Gradients of attention on tensor cores: of queries, and of keys and values, after what both read
 // of each query.
 #include "kernels/cuda/attention/gradient_tensor.cuh"
+#include "kernels/cuda/attention/warpgroup/warpgroup_attention.h"
 #include "kernels/cuda/scratch.h"
 
 namespace piton::cuda {
@@ -74,6 +75,10 @@ void launch_gradients_on_tensor_cores(const AttentionBackward& call, const CallC
     launch("launch of the terms of queries, attention backward", query_terms<T>,
            {.blocks = {static_cast<unsigned>((items * kLanes + kThreads - 1) / kThreads), 1, 1}},
            grid, context.stream);
+  }
+  if (context.warpgroups && grid.vectors && grid.form == PairForm::kPlain) {
+    launch_query_gradient_of_groups<T, kChannels>(call, grid, context.stream);
+    return launch_key_gradient_of_groups<T, kChannels>(call, grid, context.stream);
   }
   launch_query_gradient<T, kChannels>(call, grid, context.stream);
   launch_key_gradient<T, kChannels>(call, grid, context.stream);

@@ -84,18 +84,42 @@ struct LaneQueries {
 
   // Hides the keys that a query does not see. `count`: keys of the step, from key `begin` on.
   __device__ void mask(WarpScores& scores, int begin, int count) const {
+    if (sight.has_neighbors()) return mask_columns(scores, begin, count);
+    hide(scores, hidden(begin, count));
+  }
+
+  // Which scores are of keys that a query does not see: a bit for each.
+  __device__ std::uint32_t hidden(int begin, int count) const {
     static_assert(4 * kKeyBlocks <= 32);
     const int pair = static_cast<int>(threadIdx.x % 4);
-    std::uint32_t hidden = 0;  // a bit for each score
-#pragma unroll 1               // all at a time need more registers
+    std::uint32_t bits = 0;
+#pragma unroll 1  // all at a time need more registers
     for (int i = 0; i < 2 * kKeyBlocks; ++i) {
       const int column = i / 2 * 8 + 2 * pair + i % 2;
       for (int own = 0; own < 2; ++own) {
-        if (!sees(own, begin, column, count)) hidden |= 1U << (i / 2 * 4 + 2 * own + i % 2);
+        if (!sees(own, begin, column, count)) bits |= 1U << (i / 2 * 4 + 2 * own + i % 2);
       }
     }
+    return bits;
+  }
+
+  __device__ static void hide(WarpScores& scores, std::uint32_t bits) {
     for_each_block<4 * kKeyBlocks>([&](int i) {
-      if ((hidden >> i & 1U) != 0) scores.block[i / 4][i % 4] = kNothing;
+      if ((bits >> i & 1U) != 0) scores.block[i / 4][i % 4] = kNothing;
+    });
+  }
+
+  // The same where each query sees neighboring keys.
+  __device__ void mask_columns(WarpScores& scores, int begin, int count) const {
+    Columns seen[2];
+    for (int i = 0; i < 2; ++i) {
+      seen[i] =
+          columns_of(std::int64_t{bounds[i].first} - begin, std::int64_t{bounds[i].last} - begin);
+      if (seen[i].last >= count) seen[i].last = count - 1;
+    }
+    const int pair = static_cast<int>(threadIdx.x % 4);
+    for_each_block<4 * kKeyBlocks>([&](int i) {
+      if (!seen[i % 4 / 2].has(i / 4 * 8 + 2 * pair + i % 2)) scores.block[i / 4][i % 4] = kNothing;
     });
   }
 

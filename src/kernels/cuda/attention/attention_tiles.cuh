@@ -29,6 +29,19 @@ struct Positions {
   std::int64_t reach;
 };
 
+// The same in 32 bits, in which positions fit: for kernels without registers for more.
+struct ShortPositions {
+  int first;
+  int last;
+  int reach;
+
+  __device__ explicit ShortPositions(const Positions& of)
+      : first(static_cast<int>(of.first)),
+        last(static_cast<int>(of.last)),
+        reach(static_cast<int>(of.reach)) {}
+  __device__ Positions wide() const { return {first, last, reach}; }
+};
+
 inline constexpr std::int64_t kMostPosition = std::numeric_limits<std::int32_t>::max();
 
 // The first and the last position of a key that a query sees.
@@ -36,6 +49,21 @@ struct Bounds {
   int first;
   int last;
 };
+
+// Columns first .. last of a tile; none if last < first.
+struct Columns {
+  int first;
+  int last;
+
+  __device__ bool has(int column) const { return column >= first && column <= last; }
+};
+
+// Those of first .. last that are in a tile of at most 64 columns.
+__device__ inline Columns columns_of(std::int64_t first, std::int64_t last) {
+  constexpr std::int64_t kEnd = 64;
+  return {static_cast<int>(first < 0 ? 0 : (first > kEnd ? kEnd : first)),
+          static_cast<int>(last < -1 ? -1 : (last >= kEnd ? kEnd - 1 : last))};
+}
 
 __device__ inline int in_32_bits(std::int64_t x) {
   return static_cast<int>(x > kMostPosition ? kMostPosition
@@ -97,6 +125,16 @@ struct KeySight {
     if (bounded_before && of.last - low > before) return false;
     return !(bounded_after && high - of.first > after);
   }
+  // Of neighboring queries of which the first one has this index: those that see a key.
+  __device__ Columns queries_of(std::int64_t index, std::int64_t key_position) const {
+    const std::int64_t distance = key_position - (query_begin + index);
+    std::int64_t first = 0;
+    std::int64_t last = queries - index - 1;
+    if (causal && distance > first) first = distance;
+    if (bounded_after && distance - after > first) first = distance - after;
+    if (bounded_before && distance + before < last) last = distance + before;
+    return columns_of(first, last);
+  }
   // Of one query. Positions fit in 32 bits.
   __device__ Bounds bounds_of(const Positions& of) const {
     Bounds bounds{static_cast<int>(-kMostPosition), static_cast<int>(kMostPosition)};
@@ -107,6 +145,12 @@ struct KeySight {
       if (last < bounds.last) bounds.last = last;
     }
     return bounds;
+  }
+  // Whether a query sees a row of neighboring keys, and a key is seen by a row of neighboring
+  // queries: positions follow from indices, and there is one segment.
+  __device__ bool has_neighbors() const {
+    return query_positions == nullptr && key_positions == nullptr && query_reach == nullptr &&
+           query_segments == nullptr;
   }
   // What is added to the score of a visible pair. `distance`: from the query to the key.
   __device__ float added(std::int64_t head, std::int64_t distance) const {

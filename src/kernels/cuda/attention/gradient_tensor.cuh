@@ -96,10 +96,15 @@ __device__ void take_pair(Pairs<kCount>& pairs, int j, int e, float factor, cons
 
 // Pair e of block j is nothing where bit 4 j + e is set.
 template <int kCount>
+__device__ void hide_block(Pairs<kCount>& pairs, int j, std::uint32_t hidden) {
+  for (int e = 0; e < 4; ++e) {
+    if ((hidden >> (4 * j + e) & 1U) != 0) pairs.p[j][e] = pairs.ds[j][e] = 0;
+  }
+}
+
+template <int kCount>
 __device__ void hide(Pairs<kCount>& pairs, std::uint32_t hidden) {
-  for_each_block<4 * kCount>([&](int i) {
-    if ((hidden >> i & 1U) != 0) pairs.p[i / 4][i % 4] = pairs.ds[i / 4][i % 4] = 0;
-  });
+  for_each_block<kCount>([&](int j) { hide_block(pairs, j, hidden); });
 }
 
 template <typename T>

@@ -1,18 +1,8 @@
 // The gradient of queries on tensor cores.
-#include "kernels/cuda/attention/gradient_tensor.cuh"
+#include "kernels/cuda/attention/query_pairs.cuh"
 
 namespace piton::cuda {
 namespace {
-
-// The queries of a warp in query_gradient(); a lane has two of them.
-struct OwnQueries {
-  std::int64_t sample;
-  std::int64_t head;
-  std::int64_t index[2];
-  Bounds bounds[2];
-  QueryTerms terms[2];
-  bool used[2];
-};
 
 // As take_queries_by_rules(), of own queries and keys first + 8 j .., of `count`.
 template <typename T, int kCount>
@@ -34,85 +24,20 @@ __device__ void take_keys_by_rules(Pairs<kCount>& pairs, const BackwardGrid<T>& 
   }
 }
 
-// Keys first .. first + count - 1, and the kept pairs of own queries from the first of them on.
-struct KeysOfPart {
-  std::int64_t first;
-  int count;
-  std::uint32_t kept[2];
-};
-
-// As take_queries(), of own queries and keys first + 8 j ..
-template <typename T, int kCount, bool kDrops>
-__device__ void take_keys(Pairs<kCount>& pairs, const BackwardGrid<T>& grid,
-                          const OwnQueries& queries, const KeysOfPart& keys, bool all) {
-  const KeySight& sight = grid.sight;
-  const float factor = grid.rules.scale * kLogE2;
-  for_each_block<kCount>([&](int j) {
-    for (int e = 0; e < 4; ++e) {
-      float mask_factor = 1;
-      if constexpr (kDrops) {
-        const int bit = 8 * j + static_cast<int>(threadIdx.x % 4) * 2 + e % 2;
-        const bool kept = (keys.kept[e / 2] >> bit & 1U) != 0;
-        mask_factor = kept ? static_cast<float>(grid.rules.site.kept) : 0.0F;
-      }
-      take_pair(pairs, j, e, factor, queries.terms[e / 2], mask_factor);
-    }
-  });
-  if (all) return;
-  std::uint32_t hidden = 0;  // a bit for each pair
-#pragma unroll 1             // all at a time need more registers
-  for (int i = 0; i < 2 * kCount; ++i) {
-    const int column = i / 2 * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
-    const bool used = column < keys.count;
-    const std::int64_t key = keys.first + (used ? column : 0);
-    const std::int64_t at = sight.key_position(queries.sample, key);
-    for (int own = 0; own < 2; ++own) {
-      const bool seen = used && at >= queries.bounds[own].first && at <= queries.bounds[own].last &&
-                        sight.same_segment(queries.sample, queries.index[own], key);
-      if (!seen) hidden |= 1U << (i / 2 * 4 + 2 * own + i % 2);
-    }
-  }
-  hide(pairs, hidden);
-}
-
-// What a block owns: a tile of queries, of a head and a sample. Under a causal mask the last tile
-// sees the most keys, so it is the first to start.
+// What a block owns, and its tiles in shared memory.
 template <typename T, int kSteps, PairForm kForm>
-struct QueryBlock {
-  const TensorGrid<T>& grid;
+struct QueryBlock : OwnedQueries<T, kTensorTile> {
+  using Base = OwnedQueries<T, kTensorTile>;
+  using Base::first;
+  using Base::grid;
+  using Base::head;
+  using Base::key_head;
+  using Base::keys;
+  using Base::rows;
+  using Base::sample;
   Stages<T, kSteps> stages;
-  std::int64_t first;
-  std::int64_t head;
-  std::int64_t sample;
-  std::int64_t key_head;
-  std::int64_t keys;
-  int rows;
-  Positions whole;  // of its queries
 
-  __device__ explicit QueryBlock(const TensorGrid<T>& of)
-      : grid(of),
-        first(std::int64_t{gridDim.x - 1 - blockIdx.x} * kTensorTile),
-        head(blockIdx.y),
-        sample(blockIdx.z),
-        key_head(head / of.pairs.heads_per_key),
-        keys(of.pairs.sight.key_count(sample)) {
-    const std::int64_t left = of.pairs.sight.queries - first;
-    rows = static_cast<int>(left < kTensorTile ? left : kTensorTile);
-    whole = range_of_tile(of.pairs.sight, sample, first, rows);
-  }
-
-  // Finds the first tile from `begin` on that a query may see a key of.
-  __device__ bool find(std::int64_t& begin) const {
-    const KeySight& sight = grid.pairs.sight;
-    for (; begin < keys; begin += kTensorTile) {
-      const std::int64_t end = keys < begin + kTensorTile ? keys : begin + kTensorTile;
-      if (sight.meets(whole, sight.key_position(sample, begin),
-                      sight.key_position(sample, end - 1))) {
-        return true;
-      }
-    }
-    return false;
-  }
+  __device__ explicit QueryBlock(const TensorGrid<T>& of) : Base(of) {}
 
   // Copies a tile of keys and values, and draws the kept pairs.
   __device__ void load(int stage, std::int64_t begin) const {
@@ -135,20 +60,6 @@ struct QueryBlock {
                          [&](int i) { return pairs.q.row(sample, first + i, head); });
     load_rows<T, kSteps>(stages.own(), rows, pairs.d, grid.vectors,
                          [&](int i) { return pairs.dout.row(sample, first + i, head); });
-  }
-
-  // Of the warp whose first query in the tile is `own`.
-  __device__ OwnQueries own_queries(int own) const {
-    const KeySight& sight = grid.pairs.sight;
-    OwnQueries mine{.sample = sample, .head = head};
-    for (int i = 0; i < 2; ++i) {
-      const int row = own + static_cast<int>(threadIdx.x % kWarp / 4) + 8 * i;
-      mine.used[i] = row < rows;
-      mine.index[i] = first + (row < rows ? row : 0);
-      mine.bounds[i] = sight.bounds_of(sight.place_of(sample, mine.index[i]));
-      mine.terms[i] = grid.terms_of(sample, head)[first + row];
-    }
-    return mine;
   }
 
   // `part`: of the tile in a stage, the first key.
@@ -187,8 +98,9 @@ __global__ void __launch_bounds__(kTensorThreads, kBlocks) query_gradient(Tensor
     read_left<T, kSteps>(q, stages.first(1) + own * kPitch);
     const T* dout = stages.own() + own * kPitch;
     const OwnQueries mine = block.own_queries(own);
-    const Positions range =
-        own_rows > 0 ? query_range(sight, block.sample, block.first + own, own_rows) : block.whole;
+    const Positions range = own_rows > 0
+                                ? query_range(sight, block.sample, block.first + own, own_rows)
+                                : block.whole.wide();
     for (int stage = 0; more; stage ^= 1) {
       wait_for_copies();
       __syncthreads();  // the tile is there, and the other stage has been read
@@ -211,9 +123,10 @@ __global__ void __launch_bounds__(kTensorThreads, kBlocks) query_gradient(Tensor
         multiply_by_rows<T, kSteps>(products.p, q, k);
         multiply_rows_by_rows<T, kSteps>(products.ds, dout, v);
         if constexpr (kForm != PairForm::kRuled) {
-          take_keys<T, kPart<kSteps> / 8, kForm == PairForm::kDropped>(
-              products, pairs, mine, block.keys_of(stage, part, from, count, own),
-              count == kPart<kSteps> && sight.covers(range, low, high));
+          const KeysOfPart keys = block.keys_of(stage, part, from, count, own);
+          take_keys<T, kPart<kSteps> / 8, kForm == PairForm::kDropped>(products, pairs, mine, keys);
+          if (count < kPart<kSteps> || !sight.covers(range, low, high))
+            hide_keys(products, sight, mine, keys);
         } else {
           take_keys_by_rules(products, pairs, mine, from, count);
         }
@@ -221,12 +134,7 @@ __global__ void __launch_bounds__(kTensorThreads, kBlocks) query_gradient(Tensor
       }
     }
   }
-  const float scale = pairs.rules.scale;
-  write_sums<T, kSteps>(dq, {.first = pairs.dq.row(block.sample, block.first + own, block.head),
-                             .stride = pairs.dq.row_stride,
-                             .count = own_rows,
-                             .d = pairs.d,
-                             .factor = {scale, scale}});
+  block.template write<kSteps>(dq, own);
 }
 
 }  // namespace

@@ -73,11 +73,13 @@ __device__ void load_rows(T* tile, int count, std::int64_t d, bool vectors, cons
 __device__ inline Positions range_of_tile(const KeySight& sight, std::int64_t sample,
                                           std::int64_t begin, int count) {
   Positions range = query_range(sight, sample, begin, count < kWarp ? count : kWarp);
-  if (count <= kWarp) return range;
-  const Positions rest = query_range(sight, sample, begin + kWarp, count - kWarp);
-  if (rest.first < range.first) range.first = rest.first;
-  if (rest.last > range.last) range.last = rest.last;
-  if (rest.reach > range.reach) range.reach = rest.reach;
+  for (int first = kWarp; first < count; first += kWarp) {
+    const int left = count - first;
+    const Positions rest = query_range(sight, sample, begin + first, left < kWarp ? left : kWarp);
+    if (rest.first < range.first) range.first = rest.first;
+    if (rest.last > range.last) range.last = rest.last;
+    if (rest.reach > range.reach) range.reach = rest.reach;
+  }
   return range;
 }
 

@@ -1,0 +1,204 @@
+// The gradient of queries by warpgroups: as query_gradient_tensor.cu. The product of dS and a tile
+// of keys runs while the scores of the next tile become dS.
+#include "kernels/cuda/attention/query_pairs.cuh"
+#include "kernels/cuda/attention/warpgroup/warpgroup_attention.h"
+#include "kernels/cuda/attention/warpgroup/warpgroup_tiles.cuh"
+
+namespace piton::cuda {
+namespace {
+
+template <int kSteps>
+struct QueryGroups {
+  static constexpr int kGroups = 2;
+  static constexpr int kThreads = kGroups * kGroupThreads;
+  static constexpr int kQueries = kGroups * kGroupRows;
+  static constexpr int kStages = 3;  // as of the forward
+  static constexpr std::size_t kBytes =
+      sizeof(std::uint16_t) *
+      static_cast<std::size_t>((2 * kGroups + 2 * kStages) * kGroupTile<kSteps>);
+};
+
+template <typename T, int kSteps>
+struct QueryGroupTiles {
+  static constexpr int kTile = kGroupTile<kSteps>;
+  __device__ static T* queries(int group) { return shared_array<T>() + 2 * group * kTile; }
+  __device__ static T* gradients(int group) { return queries(group) + kTile; }
+  __device__ static T* keys(int stage) {
+    return shared_array<T>() + 2 * (QueryGroups<kSteps>::kGroups + stage) * kTile;
+  }
+  __device__ static T* values(int stage) { return keys(stage) + kTile; }
+};
+
+template <typename T, int kSteps>
+struct QueryGroupBlock : OwnedQueries<T, QueryGroups<kSteps>::kQueries> {
+  using Shape = QueryGroups<kSteps>;
+  using Tiles = QueryGroupTiles<T, kSteps>;
+  using Base = OwnedQueries<T, Shape::kQueries>;
+  using Base::first;
+  using Base::grid;
+  using Base::rows;
+  using Base::sample;
+
+  __device__ explicit QueryGroupBlock(const TensorGrid<T>& of) : Base(of) {}
+
+  // Copies a tile of keys and values.
+  __device__ void load(int stage, std::int64_t begin) const {
+    const BackwardGrid<T>& pairs = grid.pairs;
+    const std::int64_t left = Base::keys - begin;
+    const int count = static_cast<int>(left < kTensorTile ? left : kTensorTile);
+    load_group_tile<T, kSteps, Shape::kThreads>(
+        Tiles::keys(stage), {pairs.k.row(sample, begin, Base::key_head), pairs.k.row_stride, count,
+                             pairs.d, pairs.k.data});
+    load_group_tile<T, kSteps, Shape::kThreads>(
+        Tiles::values(stage), {pairs.v.row(sample, begin, Base::key_head), pairs.v.row_stride,
+                               count, pairs.d, pairs.v.data});
+  }
+
+  __device__ void load_own() const {
+    const BackwardGrid<T>& pairs = grid.pairs;
+    for (int group = 0; group < Shape::kGroups; ++group) {
+      const int skipped = group * kGroupRows;
+      load_group_tile<T, kSteps, Shape::kThreads>(
+          Tiles::queries(group), {pairs.q.row(sample, first + skipped, Base::head),
+                                  pairs.q.row_stride, rows - skipped, pairs.d, pairs.q.data});
+      load_group_tile<T, kSteps, Shape::kThreads>(
+          Tiles::gradients(group),
+          {pairs.dout.row(sample, first + skipped, Base::head), pairs.dout.row_stride,
+           rows - skipped, pairs.d, pairs.dout.data});
+    }
+  }
+};
+
+// The steps of a block: tiles of keys that some of its queries may see.
+struct QueryWalk {
+  bool more;        // whether there is a next tile
+  SeenKeys next{};  // that has been copied or is being copied
+  SeenKeys now{};   // of this step
+  int stage = -1;   // of it
+
+  __device__ int next_stage() const { return stage == 2 ? 0 : stage + 1; }
+};
+
+template <typename T, int kSteps>
+__global__ void __launch_bounds__(QueryGroups<kSteps>::kThreads, 1)
+    query_gradient_by_groups(TensorGrid<T> grid) {
+  using Tiles = QueryGroupTiles<T, kSteps>;
+  const QueryGroupBlock<T, kSteps> block(grid);
+  const KeySight& sight = grid.pairs.sight;
+  const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
+  const int own = static_cast<int>(threadIdx.x / kWarp) * 16;  // query of the warp, in the tile
+  const int left = block.rows - group * kGroupRows;  // queries of the group; at most 0: none
+  GroupSums<kSteps> dq{};
+  const OwnQueries mine = block.own_queries(own);
+  const ShortPositions range(left > 0 ? range_of_tile(sight, block.sample,
+                                                      block.first + group * kGroupRows,
+                                                      left < kGroupRows ? left : kGroupRows)
+                                      : block.whole.wide());
+  const TileOperand q = tile_operand(Tiles::queries(group));
+  const TileOperand dout = tile_operand(Tiles::gradients(group));
+  GroupWeights ds;
+  Pairs<8> products;
+  QueryWalk walk{.more = false};
+  const auto load_next = [&](std::int64_t begin) {
+    walk.more = block.find(begin);
+    if (!walk.more) return;
+    block.load(walk.next_stage(), begin);
+    walk.next =
+        seen_keys(sight, block.sample, static_cast<int>(begin), block.keys, range, left > 0);
+  };
+  const auto advance = [&] {
+    wait_for_copies();
+    publish_to_products();
+    __syncthreads();  // the tiles are there, and those of the stage before the last have been read
+    walk.stage = walk.next_stage();
+    walk.now = walk.next;
+  };
+  const auto multiply = [&] {
+    begin_products();
+    multiply_group_tiles<T, kSteps>(products.p, q, tile_operand(Tiles::keys(walk.stage)));
+    multiply_group_tiles<T, kSteps>(products.ds, dout, tile_operand(Tiles::values(walk.stage)));
+    end_products();
+  };
+  const auto add_last = [&](int stage) {
+    begin_products();
+    add_weighted_tile<T, kSteps>(dq, ds, tile_operand(Tiles::keys(stage)));
+    end_products();
+  };
+  const auto take = [&] {
+    receive(products.p);
+    receive(products.ds);
+    const std::int64_t rest = block.keys - walk.now.first;
+    const KeysOfPart keys{
+        walk.now.first, static_cast<int>(rest < kTensorTile ? rest : kTensorTile), {}};
+    take_keys<T, 8, false>(products, grid.pairs, mine, keys);
+    if (!walk.now.covered) hide_keys(products, sight, mine, keys);
+  };
+  load_next(0);
+  if (walk.more) block.load_own();
+  bool any = false;
+  int last = 0;  // stage of the last tile that was taken
+  while (walk.more && !any) {
+    advance();
+    any = walk.now.seen;
+    if (any) {
+      multiply();
+      load_next(walk.now.first + kTensorTile);
+      wait_for_products<0>();
+      take();
+      round_weights<T>(ds, products.ds);
+      last = walk.stage;
+    } else {
+      load_next(walk.now.first + kTensorTile);
+    }
+  }
+  while (walk.more) {
+    advance();
+    if (!walk.now.seen) {
+      load_next(walk.now.first + kTensorTile);
+      continue;
+    }
+    multiply();
+    add_last(last);
+    load_next(walk.now.first + kTensorTile);
+    wait_for_products<1>();
+    take();
+    wait_for_products<0>();
+    receive(dq);
+    round_weights<T>(ds, products.ds);
+    last = walk.stage;
+  }
+  if (any) {
+    add_last(last);
+    wait_for_products<0>();
+    receive(dq);
+  }
+  block.template write<kSteps>(in_one_row(dq), own);
+}
+
+}  // namespace
+
+template <typename T, int kChannels>
+void launch_query_gradient_of_groups(const AttentionBackward& call, const TensorGrid<T>& grid,
+                                     cudaStream_t stream) {
+  if (call.q.elements() == 0) return;
+  using Shape = QueryGroups<kChannels / 2>;
+  launch("launch of attention backward, queries", query_gradient_by_groups<T, kChannels / 2>,
+         {.blocks = {static_cast<unsigned>((call.q.dim(1) + Shape::kQueries - 1) / Shape::kQueries),
+                     static_cast<unsigned>(call.q.dim(2)), static_cast<unsigned>(call.q.dim(0))},
+          .threads = Shape::kThreads,
+          .shared_bytes = Shape::kBytes},
+         grid, stream);
+}
+
+template void launch_query_gradient_of_groups<__nv_bfloat16, 8>(const AttentionBackward&,
+                                                                const TensorGrid<__nv_bfloat16>&,
+                                                                cudaStream_t);
+template void launch_query_gradient_of_groups<__nv_bfloat16, 16>(const AttentionBackward&,
+                                                                 const TensorGrid<__nv_bfloat16>&,
+                                                                 cudaStream_t);
+template void launch_query_gradient_of_groups<__half, 8>(const AttentionBackward&,
+                                                         const TensorGrid<__half>&, cudaStream_t);
+template void launch_query_gradient_of_groups<__half, 16>(const AttentionBackward&,
+                                                          const TensorGrid<__half>&, cudaStream_t);
+
+}  // namespace piton::cuda
