@@ -42,8 +42,11 @@ __device__ void load_group_tile(T* tile, const GlobalRows<T>& rows) {
   const T* from = rows.first + first * rows.stride + place * kInVector;
   T* to =
       tile + place / 8 * kTileBlock + first * kTileNumbers + (place % 8 ^ first % 8) * kInVector;
-#pragma unroll(kSteps > 4 ? 4 : 1)  // three groups have few registers
-  for (int row = first; row < kGroupRows; row += kAtOnce) {
+  constexpr int kTurns = (kGroupRows + kAtOnce - 1) / kAtOnce;
+#pragma unroll(kSteps > 4 ? kTurns : 1)  // three groups have few registers
+  for (int i = 0; i < kTurns; ++i) {
+    const int row = first + i * kAtOnce;
+    if (kGroupRows % kAtOnce != 0 && row >= kGroupRows) break;
     const bool any = row < rows.count;  // other addresses may not be aligned
     start_copy(to, any ? from : rows.aligned, any ? bytes : 0);
     from += kAtOnce * rows.stride;
