@@ -27,6 +27,9 @@ PRODUCT = 2 * 8 * 12 * 1024 * 1024 / 2 * 64  # FLOPs of one causal product of at
 KERNELS = {
     "attention_forward on tensor cores, d <= 64": ("attention forward, 16 bits", 128, 36_864, 4 * HIDDEN, 2 * PRODUCT),
     "attention_forward on tensor cores, d <= 128": ("", 128, 69_632, 0, 0),
+    "attention_by_groups on tensor cores, d <= 64": (
+        "the same by warpgroups", 384, 73_728, 4 * HIDDEN, 2 * PRODUCT),
+    "attention_by_groups on tensor cores, d <= 128": ("", 256, 131_072, 0, 0),
     "attention_forward, d <= 64": ("the same, fp32", 256, 20_864, 8 * HIDDEN, 2 * PRODUCT),
     "attention_forward, d <= 128": ("", 256, 37_248, 0, 0),
     "attention_forward, d <= 256": ("all types", 256, 70_016, 0, 0),
@@ -39,12 +42,18 @@ KERNELS = {
     "query_gradient on tensor cores, d <= 64": (
         "attention backward of queries, 16 bits", 128, 47_104, 5 * HIDDEN, 3 * PRODUCT),
     "query_gradient on tensor cores, d <= 128": ("", 128, 88_064, 0, 0),
+    "query_gradient_by_groups on tensor cores, d <= 64": (
+        "the same by warpgroups", 256, 81_920, 5 * HIDDEN, 3 * PRODUCT),
+    "query_gradient_by_groups on tensor cores, d <= 128": ("", 256, 163_840, 0, 0),
     "query_gradient, d <= 64": ("the same, fp32", 256, 37_504, 12 * HIDDEN, 3 * PRODUCT),
     "query_gradient, d <= 128": ("", 256, 70_272, 0, 0),
     "query_gradient, d <= 256": ("", 128, 66_880, 0, 0),
     "key_gradient on tensor cores, d <= 64": (
         "attention backward of keys and values, 16 bits", 128, 47_104, 6 * HIDDEN, 4 * PRODUCT),
     "key_gradient on tensor cores, d <= 128": ("", 128, 88_064, 0, 0),
+    "key_gradient_by_groups on tensor cores, d <= 64": (
+        "the same by warpgroups", 256, 66_560, 6 * HIDDEN, 4 * PRODUCT),
+    "key_gradient_by_groups on tensor cores, d <= 128": ("", 256, 132_096, 0, 0),
     "key_gradient, d <= 64": ("the same, fp32", 256, 41_984, 14 * HIDDEN, 4 * PRODUCT),
     "key_gradient, d <= 128": ("", 256, 74_752, 0, 0),
     "key_gradient, d <= 256": ("", 128, 68_096, 0, 0),
@@ -76,6 +85,7 @@ CHANNELS = {"8": "64", "16": "128", "32": "256"}  # of a lane: of a head
 def functions(build, cuobjdump):
     """(architecture, demangled name, registers, local bytes) of every kernel of the build."""
     objects = sorted(build.glob("CMakeFiles/piton_kernels_cuda.dir/**/*.cu.o"))  # together or one by one
+    objects += sorted(build.glob("CMakeFiles/piton_warpgroups.dir/**/*.cu.o"))
     if not objects:
         sys.exit(f"cuda_resources: {build}: no kernels of CUDA; build it with the preset cuda")
     found = []
@@ -108,6 +118,8 @@ def group_of(name):
     if heads := re.match(r"(?:attention_forward|cached_attention|\w+_gradient)<(\w+), (\d+)", name):
         tensor = kernel != "bias_gradient" and heads[1] != "float" and heads[2] != "32"
         kernel += f"{ON_TENSOR_CORES if tensor else ''}, d <= {CHANNELS[heads[2]]}"
+    if heads := re.match(r"\w+_by_groups<\w+, (\d+)", name):
+        kernel += f"{ON_TENSOR_CORES}, d <= {16 * int(heads[1])}"
     return kernel
 
 

@@ -303,6 +303,7 @@ class Session:
             times = re.findall(r'"compile": \[(.*)\]', self.text(name))
             if times:
                 self.say(f"{name:32} best step {1e3 * min(map(float, times[0].split(','))):.1f} ms")
+        self.run("torch_attention", ["python3", "bench/compare/attention_cuda.py"], counts=False)
 
     def bench(self, name, *words):
         self.run(name, [self.piton, "bench", *words, "--kernels", "cuda"])
@@ -317,6 +318,7 @@ class Session:
         self.bench("bench_decode", "decode", "--model", "llama-1.1b", "--bf16", "--tokens", "32", "--rounds", "3")
         self.bench("bench_decode_8", "decode", "--model", "llama-1.1b", "--bf16", "--tokens", "32", "--rounds", "3",
                    "--micro-batch-size", "8")
+        self.bench("bench_decode_7b", "decode", "--model", "llama2-7b", "--bf16", "--tokens", "32", "--rounds", "3")
         self.bench("bench_prefill", "prefill", "--model", "llama-1.1b", "--bf16", "--context", "2048", "--rounds", "3")
 
     def profile(self):
