@@ -69,110 +69,129 @@ struct QueryGroupBlock : OwnedQueries<T, QueryGroups<kSteps>::kQueries> {
   }
 };
 
-// The steps of a block: tiles of keys that some of its queries may see.
-struct QueryWalk {
-  bool more;        // whether there is a next tile
-  SeenKeys next{};  // that has been copied or is being copied
-  SeenKeys now{};   // of this step
-  int stage = -1;   // of it
+// A warpgroup and its part of a block: 64 queries, and what it has summed, of all tiles of keys but
+// the last one that it took.
+template <typename T, int kSteps>
+struct QueryGroup {
+  using Block = QueryGroupBlock<T, kSteps>;
+  using Tiles = QueryGroupTiles<T, kSteps>;
+  const Block& block;
+  int group;
+  int left;  // queries of the group; at most 0: none
+  OwnQueries mine;
+  ShortPositions range;
+  GroupSums<kSteps> dq{};
+  Pairs<8> products;
+  GroupWeights ds;    // of the last tile
+  bool more = false;  // whether there is a next tile
+  SeenKeys next{};    // that has been copied or is being copied
+  SeenKeys now{};     // of this step
+  int stage = -1;     // of it
 
-  __device__ int next_stage() const { return stage == 2 ? 0 : stage + 1; }
+  __device__ QueryGroup(const Block& of, int number)
+      : block(of),
+        group(number),
+        left(of.rows - number * kGroupRows),
+        mine(of.own_queries(static_cast<int>(threadIdx.x / kWarp) * 16)),
+        range(left > 0
+                  ? range_of_tile(of.grid.pairs.sight, of.sample, of.first + number * kGroupRows,
+                                  left < kGroupRows ? left : kGroupRows)
+                  : of.whole.wide()) {}
+
+  __device__ int next_stage() const {
+    return stage + 1 < QueryGroups<kSteps>::kStages ? stage + 1 : 0;
+  }
+
+  // Finds the first tile from key `begin` on that some query of the block may see, and copies it.
+  __device__ void load_next(std::int64_t begin) {
+    more = block.find(begin);
+    if (!more) return;
+    block.load(next_stage(), begin);
+    next = seen_keys(block.grid.pairs.sight, block.sample, static_cast<int>(begin), block.keys,
+                     range, left > 0);
+  }
+  __device__ void load_next() { load_next(now.first + kTensorTile); }
+
+  // Waits for the next tile.
+  __device__ void advance() {
+    wait_for_copies();
+    publish_to_products();
+    __syncthreads();  // the tiles are there, and those of the stage before the last have been read
+    stage = next_stage();
+    now = next;
+  }
+
+  __device__ void multiply() {
+    begin_products();
+    multiply_group_tiles<T, kSteps>(products.p, tile_operand(Tiles::queries(group)),
+                                    tile_operand(Tiles::keys(stage)));
+    multiply_group_tiles<T, kSteps>(products.ds, tile_operand(Tiles::gradients(group)),
+                                    tile_operand(Tiles::values(stage)));
+    end_products();
+  }
+
+  __device__ void add(int last) {
+    begin_products();
+    add_weighted_tile<T, kSteps>(dq, ds, tile_operand(Tiles::keys(last)));
+    end_products();
+  }
+
+  // From products to dS.
+  __device__ void take() {
+    receive(products.p);
+    receive(products.ds);
+    const std::int64_t rest = block.keys - now.first;
+    const KeysOfPart keys{now.first, static_cast<int>(rest < kTensorTile ? rest : kTensorTile), {}};
+    take_keys<T, 8, false>(products, block.grid.pairs, mine, keys);
+    if (!now.covered) hide_keys(products, block.grid.pairs.sight, mine, keys);
+  }
 };
 
 template <typename T, int kSteps>
 __global__ void __launch_bounds__(QueryGroups<kSteps>::kThreads, 1)
     query_gradient_by_groups(TensorGrid<T> grid) {
-  using Tiles = QueryGroupTiles<T, kSteps>;
   const QueryGroupBlock<T, kSteps> block(grid);
-  const KeySight& sight = grid.pairs.sight;
-  const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
-  const int own = static_cast<int>(threadIdx.x / kWarp) * 16;  // query of the warp, in the tile
-  const int left = block.rows - group * kGroupRows;  // queries of the group; at most 0: none
-  GroupSums<kSteps> dq{};
-  const OwnQueries mine = block.own_queries(own);
-  const ShortPositions range(left > 0 ? range_of_tile(sight, block.sample,
-                                                      block.first + group * kGroupRows,
-                                                      left < kGroupRows ? left : kGroupRows)
-                                      : block.whole.wide());
-  const TileOperand q = tile_operand(Tiles::queries(group));
-  const TileOperand dout = tile_operand(Tiles::gradients(group));
-  GroupWeights ds;
-  Pairs<8> products;
-  QueryWalk walk{.more = false};
-  const auto load_next = [&](std::int64_t begin) {
-    walk.more = block.find(begin);
-    if (!walk.more) return;
-    block.load(walk.next_stage(), begin);
-    walk.next =
-        seen_keys(sight, block.sample, static_cast<int>(begin), block.keys, range, left > 0);
-  };
-  const auto advance = [&] {
-    wait_for_copies();
-    publish_to_products();
-    __syncthreads();  // the tiles are there, and those of the stage before the last have been read
-    walk.stage = walk.next_stage();
-    walk.now = walk.next;
-  };
-  const auto multiply = [&] {
-    begin_products();
-    multiply_group_tiles<T, kSteps>(products.p, q, tile_operand(Tiles::keys(walk.stage)));
-    multiply_group_tiles<T, kSteps>(products.ds, dout, tile_operand(Tiles::values(walk.stage)));
-    end_products();
-  };
-  const auto add_last = [&](int stage) {
-    begin_products();
-    add_weighted_tile<T, kSteps>(dq, ds, tile_operand(Tiles::keys(stage)));
-    end_products();
-  };
-  const auto take = [&] {
-    receive(products.p);
-    receive(products.ds);
-    const std::int64_t rest = block.keys - walk.now.first;
-    const KeysOfPart keys{
-        walk.now.first, static_cast<int>(rest < kTensorTile ? rest : kTensorTile), {}};
-    take_keys<T, 8, false>(products, grid.pairs, mine, keys);
-    if (!walk.now.covered) hide_keys(products, sight, mine, keys);
-  };
-  load_next(0);
-  if (walk.more) block.load_own();
+  QueryGroup<T, kSteps> own(block, static_cast<int>(threadIdx.x) / kGroupThreads);
+  own.load_next(0);
+  if (own.more) block.load_own();
   bool any = false;
   int last = 0;  // stage of the last tile that was taken
-  while (walk.more && !any) {
-    advance();
-    any = walk.now.seen;
+  while (own.more && !any) {
+    own.advance();
+    any = own.now.seen;
     if (any) {
-      multiply();
-      load_next(walk.now.first + kTensorTile);
+      own.multiply();
+      own.load_next();
       wait_for_products<0>();
-      take();
-      round_weights<T>(ds, products.ds);
-      last = walk.stage;
+      own.take();
+      round_weights<T>(own.ds, own.products.ds);
+      last = own.stage;
     } else {
-      load_next(walk.now.first + kTensorTile);
+      own.load_next();
     }
   }
-  while (walk.more) {
-    advance();
-    if (!walk.now.seen) {
-      load_next(walk.now.first + kTensorTile);
+  while (own.more) {
+    own.advance();
+    if (!own.now.seen) {
+      own.load_next();
       continue;
     }
-    multiply();
-    add_last(last);
-    load_next(walk.now.first + kTensorTile);
+    own.multiply();
+    own.add(last);
+    own.load_next();
     wait_for_products<1>();
-    take();
+    own.take();
     wait_for_products<0>();
-    receive(dq);
-    round_weights<T>(ds, products.ds);
-    last = walk.stage;
+    receive(own.dq);
+    round_weights<T>(own.ds, own.products.ds);
+    last = own.stage;
   }
   if (any) {
-    add_last(last);
+    own.add(last);
     wait_for_products<0>();
-    receive(dq);
+    receive(own.dq);
   }
-  block.template write<kSteps>(in_one_row(dq), own);
+  block.template write<kSteps>(in_one_row(own.dq), static_cast<int>(threadIdx.x / kWarp) * 16);
 }
 
 }  // namespace
