@@ -28,8 +28,8 @@ KERNELS = {
     "attention_forward on tensor cores, d <= 64": ("attention forward, 16 bits", 128, 36_864, 4 * HIDDEN, 2 * PRODUCT),
     "attention_forward on tensor cores, d <= 128": ("", 128, 69_632, 0, 0),
     "attention_by_groups on tensor cores, d <= 64": (
-        "the same by warpgroups", 384, 73_728, 4 * HIDDEN, 2 * PRODUCT),
-    "attention_by_groups on tensor cores, d <= 128": ("", 256, 131_072, 0, 0),
+        "the same by warpgroups", 384, 90_112, 4 * HIDDEN, 2 * PRODUCT),
+    "attention_by_groups on tensor cores, d <= 128": ("", 256, 163_840, 0, 0),
     "attention_forward, d <= 64": ("the same, fp32", 256, 20_864, 8 * HIDDEN, 2 * PRODUCT),
     "attention_forward, d <= 128": ("", 256, 37_248, 0, 0),
     "attention_forward, d <= 256": ("all types", 256, 70_016, 0, 0),
@@ -43,8 +43,8 @@ KERNELS = {
         "attention backward of queries, 16 bits", 128, 47_104, 5 * HIDDEN, 3 * PRODUCT),
     "query_gradient on tensor cores, d <= 128": ("", 128, 88_064, 0, 0),
     "query_gradient_by_groups on tensor cores, d <= 64": (
-        "the same by warpgroups", 256, 81_920, 5 * HIDDEN, 3 * PRODUCT),
-    "query_gradient_by_groups on tensor cores, d <= 128": ("", 256, 163_840, 0, 0),
+        "the same by warpgroups", 256, 98_304, 5 * HIDDEN, 3 * PRODUCT),
+    "query_gradient_by_groups on tensor cores, d <= 128": ("", 256, 196_608, 0, 0),
     "query_gradient, d <= 64": ("the same, fp32", 256, 37_504, 12 * HIDDEN, 3 * PRODUCT),
     "query_gradient, d <= 128": ("", 256, 70_272, 0, 0),
     "query_gradient, d <= 256": ("", 128, 66_880, 0, 0),
@@ -52,8 +52,8 @@ KERNELS = {
         "attention backward of keys and values, 16 bits", 128, 47_104, 6 * HIDDEN, 4 * PRODUCT),
     "key_gradient on tensor cores, d <= 128": ("", 128, 88_064, 0, 0),
     "key_gradient_by_groups on tensor cores, d <= 64": (
-        "the same by warpgroups", 256, 66_560, 6 * HIDDEN, 4 * PRODUCT),
-    "key_gradient_by_groups on tensor cores, d <= 128": ("", 256, 132_096, 0, 0),
+        "the same by warpgroups", 256, 83_456, 6 * HIDDEN, 4 * PRODUCT),
+    "key_gradient_by_groups on tensor cores, d <= 128": ("", 256, 165_376, 0, 0),
     "key_gradient, d <= 64": ("the same, fp32", 256, 41_984, 14 * HIDDEN, 4 * PRODUCT),
     "key_gradient, d <= 128": ("", 256, 74_752, 0, 0),
     "key_gradient, d <= 256": ("", 128, 68_096, 0, 0),

@@ -1,5 +1,6 @@
 #include "cuda_emulator/async_copy.h"
 
+#include <algorithm>
 #include <deque>
 #include <vector>
 
@@ -30,12 +31,17 @@ std::deque<Copy>& mine() {
 
 void add_copy(const Copy& copy) { mine().push_back(copy); }
 
-bool next_copy(Copy* copy) {
+void end_copies() { mine().push_back({}); }
+
+bool next_copy(Copy* copy, int left) {
   std::deque<Copy>& all = mine();
-  if (all.empty()) return false;
-  *copy = all.front();
-  all.pop_front();
-  return true;
+  const auto is_end = [](const Copy& one) { return one.to == nullptr; };
+  while (!all.empty() && (left == 0 || std::count_if(all.begin(), all.end(), is_end) > left)) {
+    *copy = all.front();
+    all.pop_front();
+    if (!is_end(*copy)) return true;
+  }
+  return false;
 }
 
 }  // namespace piton::emulator

@@ -11,7 +11,10 @@ struct Copy {
 
 // For the running thread.
 void add_copy(const Copy& copy);
-// The oldest copy of the running thread, which is no longer kept; false: there is none.
-bool next_copy(Copy* copy);
+// Ends a batch of its copies.
+void end_copies();
+// The oldest copy of the running thread, which is no longer kept; false: there is none but in the
+// last `left` batches that have ended, and, with `left` above 0, behind them.
+bool next_copy(Copy* copy, int left = 0);
 
 }  // namespace piton::emulator

@@ -18,6 +18,15 @@ __device__ void start_copy(T* to, const T* from, int bytes) {
                : "memory");
 }
 
+// Ends a batch of copies of this thread, which may have none.
+__device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits for all batches of this thread but the last kLeft.
+template <int kLeft>
+__device__ void wait_for_batches() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
 // Waits for all copies of this thread.
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 

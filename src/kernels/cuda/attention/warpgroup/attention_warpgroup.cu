@@ -15,8 +15,8 @@ struct ForwardGroups {
   static constexpr int kGroups = kSteps <= 4 ? 3 : 2;
   static constexpr int kThreads = kGroups * kGroupThreads;
   static constexpr int kQueries = kGroups * kGroupRows;
-  // Tiles of keys and values: of this step, of the one before, and of the next one.
-  static constexpr int kStages = 3;
+  // Tiles of keys and values: of this step, of the one before, and of the next two.
+  static constexpr int kStages = 4;
   static constexpr std::size_t kBytes =
       sizeof(std::uint16_t) *
       static_cast<std::size_t>((kGroups + 2 * kStages) * kGroupTile<kSteps>);
@@ -44,11 +44,10 @@ struct ForwardWalk {
   int keys;
   ShortPositions whole;  // of the block's queries
   ShortPositions range;  // of the group's
-  bool used;             // whether the group has queries
-  bool more;             // whether there is a next tile
-  SeenKeys next{};       // that has been copied or is being copied
-  SeenKeys now{};        // of this step
-  int stage = -1;        // of it
+  SeenKeys now{};        // the tile of this step
+  SeenKeys next{};       // the one after it; first is -1: there is none
+  int after = -1;        // the first key of the tile after the next one; -1: there is none
+  int stage = -1;        // of this step
 
   __device__ ForwardWalk(const ForwardGrid<T>& of, const QueryTile<T>& queries, int group)
       : grid(of),
@@ -58,8 +57,7 @@ struct ForwardWalk {
         whole(range_of_tile(of.sight, queries.sample, queries.first, queries.count)),
         range(whole) {
     const int left = tile.count - group * kGroupRows;
-    used = left > 0;
-    if (used) {
+    if (left > 0) {
       range = ShortPositions(range_of_tile(grid.sight, tile.sample, tile.first + group * kGroupRows,
                                            left < kGroupRows ? left : kGroupRows));
     }
@@ -69,25 +67,47 @@ struct ForwardWalk {
           Tiles::queries(i), {tile.q + skipped * tile.q_stride, tile.q_stride, tile.count - skipped,
                               tile.d, grid.q.data});
     }
-    load_next(0);
+    after = load(0, 0);
+    next.first = after;
+    end_copies();
+    load_after();
   }
 
-  // Finds the first tile from key `begin` on that some query of the block may see, and copies it.
-  __device__ void load_next(int begin) {
-    more = find_keys(grid.sight, tile.sample, whole.wide(), keys, begin);
-    if (!more) return;
+  __device__ bool more() const { return next.first >= 0; }
+
+  // Whether the group has queries.
+  __device__ bool used() const {
+    return static_cast<int>(threadIdx.x) / kGroupThreads * kGroupRows < tile.count;
+  }
+
+  // Finds the first tile from key `begin` on that some query of the block may see, and starts to
+  // copy it. Its first key; -1: there is none.
+  __device__ int load(int to, int begin) const {
+    if (!find_keys(grid.sight, tile.sample, whole.wide(), keys, begin)) return -1;
     const int count = keys - begin < kTensorTile ? keys - begin : kTensorTile;
     load_group_tile<T, kSteps, Shape::kThreads>(
-        Tiles::keys(next_stage()),
+        Tiles::keys(to),
         {grid.k.row(tile.sample, begin, key_head), grid.k.row_stride, count, tile.d, grid.k.data});
     load_group_tile<T, kSteps, Shape::kThreads>(
-        Tiles::values(next_stage()),
+        Tiles::values(to),
         {grid.v.row(tile.sample, begin, key_head), grid.v.row_stride, count, tile.d, grid.v.data});
-    next = seen_keys(grid.sight, tile.sample, begin, keys, range, used);
+    return begin;
   }
-  __device__ void load_next() { load_next(now.first + kTensorTile); }
 
-  __device__ int next_stage() const { return stage + 1 < Shape::kStages ? stage + 1 : 0; }
+  // Looks at the next tile, and copies the one after it: once in each step.
+  __device__ void load_after() {
+    after = -1;
+    if (more()) {
+      next = seen_keys(grid.sight, tile.sample, next.first, keys, range, used());
+      after = load((stage + 2) % Shape::kStages, next.first + kTensorTile);
+    }
+    end_copies();
+  }
+
+  // Whether each query of the group sees each key of this step's tile.
+  __device__ bool covered() const {
+    return seen_keys(grid.sight, tile.sample, now.first, keys, range, true).covered;
+  }
 
   // Keys of the tile of this step.
   __device__ int count() const {
@@ -96,11 +116,12 @@ struct ForwardWalk {
 
   // Waits for the next tile.
   __device__ void advance() {
-    wait_for_copies();
+    wait_for_batches<1>();
     publish_to_products();
-    __syncthreads();  // the tiles are there, and those of the stage before the last have been read
-    stage = next_stage();
+    __syncthreads();  // the tile is there, and that of the step before the last has been read
+    stage = (stage + 1) % Shape::kStages;
     now = next;
+    next.first = after;
   }
 };
 
@@ -145,42 +166,42 @@ __global__ void __launch_bounds__(ForwardGroups<kSteps>::kThreads, 1)
   float corrections[2];
   bool any = false;
   int last = 0;  // stage of the last tile that was taken
-  while (walk.more && !any) {
+  while (walk.more() && !any) {
     walk.advance();
     any = walk.now.seen;
     if (any) {
       begin_products();
       multiply_group_tiles<T, kSteps>(scores.block, q, tile_operand(Tiles::keys(walk.stage)));
       end_products();
-      walk.load_next();
+      walk.load_after();
       wait_for_products<0>();
       receive(scores.block);
-      if (!walk.now.covered) queries.mask(scores, walk.now.first, walk.count());
+      if (!walk.covered()) queries.mask(scores, walk.now.first, walk.count());
       state.softmax.take(scores, corrections);
       round_weights<T>(state.weights, scores.block);
       last = walk.stage;
     } else {
-      walk.load_next();
+      walk.load_after();
     }
   }
-  while (walk.more) {
+  while (walk.more()) {
     walk.advance();
     if (!walk.now.seen) {
-      walk.load_next();
+      walk.load_after();
       continue;
     }
     // Before the products, which leave no registers for it.
     const bool neighbors = grid.sight.has_neighbors();
     std::uint32_t hidden = 0;
-    if (!walk.now.covered && !neighbors) hidden = queries.hidden(walk.now.first, walk.count());
+    if (!neighbors && !walk.covered()) hidden = queries.hidden(walk.now.first, walk.count());
     begin_products();
     multiply_group_tiles<T, kSteps>(scores.block, q, tile_operand(Tiles::keys(walk.stage)));
     end_products();
     state.add(Tiles::values(last));
-    walk.load_next();
+    walk.load_after();
     wait_for_products<1>();
     receive(scores.block);
-    if (!walk.now.covered) {
+    if (!walk.covered()) {
       if (neighbors) {
         queries.mask_columns(scores, walk.now.first, walk.count());
       } else {
@@ -199,7 +220,7 @@ __global__ void __launch_bounds__(ForwardGroups<kSteps>::kThreads, 1)
     wait_for_products<0>();
     receive(state.sums);
   }
-  if (walk.used) {
+  if (walk.used()) {
     write_rows<T, kSteps>(in_one_row(state.sums), state.softmax, tile, own, grid.rules.scale);
   }
 }

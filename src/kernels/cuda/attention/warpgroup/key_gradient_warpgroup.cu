@@ -12,7 +12,7 @@ struct KeyGroups {
   static constexpr int kGroups = 2;
   static constexpr int kThreads = kGroups * kGroupThreads;
   static constexpr int kKeys = kGroups * kGroupRows;
-  static constexpr int kStages = 2;
+  static constexpr int kStages = 3;  // of this step, and of the next two
   static constexpr std::size_t kTermBytes = kTensorTile * sizeof(QueryTerms);
   static constexpr std::size_t kBytes =
       sizeof(std::uint16_t) *
@@ -72,6 +72,15 @@ struct KeyGroupBlock : OwnedKeys<T, KeyGroups<kSteps>::kKeys> {
     }
   }
 
+  // Goes on to the step after `step`, and copies its queries. False: there is none.
+  __device__ bool load_after(int stage, QueryStep& step) const {
+    step.first += kTensorTile;
+    const bool found = Base::find(step);
+    if (found) load(stage, step);
+    end_copies();
+    return found;
+  }
+
   __device__ SeenQueries seen_queries(const QueryStep& step, int group, int own) const {
     const KeySight& sight = grid.pairs.sight;
     const int left = keys - group * kGroupRows;  // keys of the group; at most 0: none
@@ -105,6 +114,7 @@ struct KeyGroupBlock : OwnedKeys<T, KeyGroups<kSteps>::kKeys> {
 template <typename T, int kSteps>
 __global__ void __launch_bounds__(KeyGroups<kSteps>::kThreads, 1)
     key_gradient_by_groups(TensorGrid<T> grid) {
+  using Shape = KeyGroups<kSteps>;
   using Tiles = KeyGroupTiles<T, kSteps>;
   constexpr bool kEarly = kSteps <= 4;  // wide heads leave no registers for a copy so early
   const KeyGroupBlock<T, kSteps> block(grid);
@@ -113,25 +123,28 @@ __global__ void __launch_bounds__(KeyGroups<kSteps>::kThreads, 1)
   const int own = static_cast<int>(threadIdx.x / kWarp) * 16;  // key of the warp, in the tile
   GroupSums<kSteps> dk{};
   GroupSums<kSteps> dv{};
+  // Of the next step, and of the one after it.
   QueryStep step{block.key_head * static_cast<int>(pairs.heads_per_key), 0, false};
   bool more = block.keys > 0 && block.find(step);
   if (more) {
     block.load_own();
     block.load(0, step);
+    end_copies();
     const TileOperand k = tile_operand(Tiles::keys(group));
     const TileOperand v = tile_operand(Tiles::values(group));
     SeenQueries next = block.seen_queries(step, group, own);
-    for (int stage = 0; more; stage ^= 1) {
-      wait_for_copies();
+    bool more_after = block.load_after(1, step);
+    for (int stage = 0; more; stage = (stage + 1) % Shape::kStages) {
+      wait_for_batches<1>();
       publish_to_products();
-      __syncthreads();  // the tile is there, and the other stage has been read
+      __syncthreads();  // the tile is there, and that of the step before has been read
       const SeenQueries now = next;
+      const int two_ahead = (stage + 2) % Shape::kStages;
+      more = more_after;
+      const QueryStep following = step;
       if (!now.seen) {  // the whole group
-        step.first += kTensorTile;
-        more = block.find(step);
-        if (!more) break;
-        block.load(stage ^ 1, step);
-        next = block.seen_queries(step, group, own);
+        if (more) next = block.seen_queries(following, group, own);
+        more_after = more && block.load_after(two_ahead, step);
         continue;
       }
       Pairs<8> products;
@@ -139,9 +152,7 @@ __global__ void __launch_bounds__(KeyGroups<kSteps>::kThreads, 1)
       multiply_group_tiles<T, kSteps>(products.p, k, tile_operand(Tiles::queries(stage)));
       multiply_group_tiles<T, kSteps>(products.ds, v, tile_operand(Tiles::gradients(stage)));
       end_products();
-      step.first += kTensorTile;
-      more = block.find(step);
-      if (kEarly && more) block.load(stage ^ 1, step);
+      if (kEarly) more_after = more && block.load_after(two_ahead, step);
       wait_for_products<0>();
       receive(products.p);
       receive(products.ds);
@@ -160,8 +171,9 @@ __global__ void __launch_bounds__(KeyGroups<kSteps>::kThreads, 1)
       add_weighted_tile<T, kSteps>(dv, p, tile_operand(Tiles::gradients(stage)));
       add_weighted_tile<T, kSteps>(dk, ds, tile_operand(Tiles::queries(stage)));
       end_products();
-      if (!kEarly && more) block.load(stage ^ 1, step);
-      if (more) next = block.seen_queries(step, group, own);  // there are registers for it here
+      if (!kEarly) more_after = more && block.load_after(two_ahead, step);
+      if (more)
+        next = block.seen_queries(following, group, own);  // there are registers for it here
       wait_for_products<0>();
       receive(dv);
       receive(dk);

@@ -12,7 +12,7 @@ struct QueryGroups {
   static constexpr int kGroups = 2;
   static constexpr int kThreads = kGroups * kGroupThreads;
   static constexpr int kQueries = kGroups * kGroupRows;
-  static constexpr int kStages = 3;  // as of the forward
+  static constexpr int kStages = 4;  // as of the forward
   static constexpr std::size_t kBytes =
       sizeof(std::uint16_t) *
       static_cast<std::size_t>((2 * kGroups + 2 * kStages) * kGroupTile<kSteps>);
@@ -83,10 +83,11 @@ struct QueryGroup {
   GroupSums<kSteps> dq{};
   Pairs<8> products;
   GroupWeights ds;    // of the last tile
-  bool more = false;  // whether there is a next tile
-  SeenKeys next{};    // that has been copied or is being copied
-  SeenKeys now{};     // of this step
-  int stage = -1;     // of it
+  SeenKeys now{};     // the tile of this step
+  SeenKeys next{};    // the one after it
+  bool more = false;  // whether there is that
+  int after = -1;     // the first key of the tile after the next one; -1: there is none
+  int stage = -1;     // of this step
 
   __device__ QueryGroup(const Block& of, int number)
       : block(of),
@@ -98,27 +99,43 @@ struct QueryGroup {
                                   left < kGroupRows ? left : kGroupRows)
                   : of.whole.wide()) {}
 
-  __device__ int next_stage() const {
-    return stage + 1 < QueryGroups<kSteps>::kStages ? stage + 1 : 0;
+  // Finds the first tile from key `begin` on that some query of the block may see, and starts to
+  // copy it. Its first key; -1: there is none.
+  __device__ int load(int to, std::int64_t begin) const {
+    if (!block.find(begin)) return -1;
+    block.load(to, begin);
+    return static_cast<int>(begin);
   }
 
-  // Finds the first tile from key `begin` on that some query of the block may see, and copies it.
-  __device__ void load_next(std::int64_t begin) {
-    more = block.find(begin);
-    if (!more) return;
-    block.load(next_stage(), begin);
-    next = seen_keys(block.grid.pairs.sight, block.sample, static_cast<int>(begin), block.keys,
-                     range, left > 0);
+  // Copies what the first step needs.
+  __device__ void load_first() {
+    next.first = load(0, 0);
+    more = next.first >= 0;
+    if (more) block.load_own();
+    end_copies();
+    load_after();
   }
-  __device__ void load_next() { load_next(now.first + kTensorTile); }
+
+  // Looks at the next tile, and copies the one after it: once in each step.
+  __device__ void load_after() {
+    after = -1;
+    if (more) {
+      next =
+          seen_keys(block.grid.pairs.sight, block.sample, next.first, block.keys, range, left > 0);
+      after = load((stage + 2) % QueryGroups<kSteps>::kStages, next.first + kTensorTile);
+    }
+    end_copies();
+  }
 
   // Waits for the next tile.
   __device__ void advance() {
-    wait_for_copies();
+    wait_for_batches<1>();
     publish_to_products();
-    __syncthreads();  // the tiles are there, and those of the stage before the last have been read
-    stage = next_stage();
+    __syncthreads();  // the tile is there, and that of the step before the last has been read
+    stage = (stage + 1) % QueryGroups<kSteps>::kStages;
     now = next;
+    next.first = after;
+    more = after >= 0;
   }
 
   __device__ void multiply() {
@@ -152,8 +169,7 @@ __global__ void __launch_bounds__(QueryGroups<kSteps>::kThreads, 1)
     query_gradient_by_groups(TensorGrid<T> grid) {
   const QueryGroupBlock<T, kSteps> block(grid);
   QueryGroup<T, kSteps> own(block, static_cast<int>(threadIdx.x) / kGroupThreads);
-  own.load_next(0);
-  if (own.more) block.load_own();
+  own.load_first();
   bool any = false;
   int last = 0;  // stage of the last tile that was taken
   while (own.more && !any) {
@@ -161,24 +177,24 @@ __global__ void __launch_bounds__(QueryGroups<kSteps>::kThreads, 1)
     any = own.now.seen;
     if (any) {
       own.multiply();
-      own.load_next();
+      own.load_after();
       wait_for_products<0>();
       own.take();
       round_weights<T>(own.ds, own.products.ds);
       last = own.stage;
     } else {
-      own.load_next();
+      own.load_after();
     }
   }
   while (own.more) {
     own.advance();
     if (!own.now.seen) {
-      own.load_next();
+      own.load_after();
       continue;
     }
     own.multiply();
     own.add(last);
-    own.load_next();
+    own.load_after();
     wait_for_products<1>();
     own.take();
     wait_for_products<0>();

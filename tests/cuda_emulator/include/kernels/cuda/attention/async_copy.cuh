@@ -22,9 +22,12 @@ void start_copy(T* to, const T* from, int bytes) {
   emulator::add_copy({to, from, bytes});
 }
 
-inline void wait_for_copies() {
+inline void end_copies() { emulator::end_copies(); }
+
+template <int kLeft>
+void wait_for_batches() {
   emulator::Copy copy{};
-  while (emulator::next_copy(&copy)) {
+  while (emulator::next_copy(&copy, kLeft)) {
     if (copy.bytes == 16) {
       *static_cast<uint4*>(copy.to) = *static_cast<const uint4*>(copy.from);
       continue;
@@ -34,5 +37,7 @@ inline void wait_for_copies() {
     for (int i = 0; i < 8; ++i) to[i] = 2 * i < copy.bytes ? from[i] : std::uint16_t{0};
   }
 }
+
+inline void wait_for_copies() { wait_for_batches<0>(); }
 
 }  // namespace piton::cuda
