@@ -72,7 +72,7 @@ struct KeyGroupBlock : OwnedKeys<T, KeyGroups<kSteps>::kKeys> {
     }
   }
 
-  // Goes on to the step after `step`, and copies its queries. False: there is none.
+  // Makes `step` the one after it, and copies its queries. False: there is none.
   __device__ bool load_after(int stage, QueryStep& step) const {
     step.first += kTensorTile;
     const bool found = Base::find(step);
