@@ -227,6 +227,15 @@ struct ScoreRules {
   }
 };
 
+// Of AttentionForward or AttentionBackward.
+template <typename Call>
+ScoreRules rules_of(const Call& call) {
+  return {.scale = static_cast<float>(call.scale),
+          .cap = static_cast<float>(call.soft_cap),
+          .site = mask_site(call.dropout),
+          .head_begin = call.head_begin};
+}
+
 // Widens `count` rows of d channels into a tile with rows of kWidth numbers; all else is 0. A warp
 // reads one row at a time. `row_of(i)` is row i: an address, or CodedHeadRow.
 template <int kTile, int kWidth, typename RowOf>

@@ -28,10 +28,7 @@ ForwardGrid<T> forward_grid(const AttentionForward& call) {
           .k = head_matrix<const T>(call.k),
           .v = head_matrix<const T>(call.v),
           .sight = sight_of(call.mask, call.q.dim(1), call.k.dim(1)),
-          .rules = {.scale = static_cast<float>(call.scale),
-                    .cap = static_cast<float>(call.soft_cap),
-                    .site = mask_site(call.dropout),
-                    .head_begin = call.head_begin},
+          .rules = rules_of(call),
           .heads_per_key = call.q.dim(2) / call.k.dim(2),
           .d = call.q.dim(3),
           .vectors = in_vectors(call.q) && in_vectors(call.k) && in_vectors(call.v)};
