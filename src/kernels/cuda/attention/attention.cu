@@ -1,6 +1,5 @@
 // Attention in tiles of queries and keys, on tensor cores where they have the type.
 #include "kernels/cuda/attention/attention_tensor.cuh"
-#include "kernels/cuda/attention/forward_grid.cuh"
 #include "kernels/cuda/attention/warpgroup/warpgroup_attention.h"
 #include "kernels/cuda/calls.h"
 
@@ -26,7 +25,6 @@ void execute(const AttentionForward& call, const CallContext& context) {
   const std::int64_t heads = call.q.dim(2);
   const std::int64_t d = call.q.dim(3);
   if (call.q.elements() == 0) return;
-  if (runs_on_warpgroups(call, context)) return execute_on_warpgroups(call, context);
   with_heads(call.q.dtype(), d,
              [&]<typename T, int kChannels>(std::type_identity<T>,
                                             std::integral_constant<int, kChannels>) {
@@ -34,8 +32,11 @@ void execute(const AttentionForward& call, const CallContext& context) {
                const ForwardGrid<T> grid = forward_grid<T>(call);
                void (*kernel)(ForwardGrid<T>) = attention_forward<T, kChannels, false>;
                if constexpr (Shape::kOnTensorCores) {
-                 if (has_plain_scores(grid.sight, grid.rules) && !grid.rules.site.draws)
+                 if (has_plain_scores(grid.sight, grid.rules) && !grid.rules.site.draws) {
+                   if (context.warpgroups && grid.vectors)
+                     return launch_forward_of_groups<T, kChannels>(call, grid, context.stream);
                    kernel = attention_forward<T, kChannels, true>;
+                 }
                }
                launch(
                    "launch of attention forward", kernel,

@@ -111,12 +111,7 @@ struct LaneQueries {
 
   // The same where each query sees neighboring keys.
   __device__ void mask_columns(WarpScores& scores, int begin, int count) const {
-    Columns seen[2];
-    for (int i = 0; i < 2; ++i) {
-      seen[i] =
-          columns_of(std::int64_t{bounds[i].first} - begin, std::int64_t{bounds[i].last} - begin);
-      if (seen[i].last >= count) seen[i].last = count - 1;
-    }
+    const Columns seen[2] = {keys_of(bounds[0], begin, count), keys_of(bounds[1], begin, count)};
     const int pair = static_cast<int>(threadIdx.x % 4);
     for_each_block<4 * kKeyBlocks>([&](int i) {
       if (!seen[i % 4 / 2].has(i / 4 * 8 + 2 * pair + i % 2)) scores.block[i / 4][i % 4] = kNothing;

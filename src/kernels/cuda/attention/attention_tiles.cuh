@@ -65,6 +65,14 @@ __device__ inline Columns columns_of(std::int64_t first, std::int64_t last) {
           static_cast<int>(last < -1 ? -1 : (last >= kEnd ? kEnd - 1 : last))};
 }
 
+// The columns that a query with these bounds sees of `count` neighboring keys, of which the first
+// one has position `first`.
+__device__ inline Columns keys_of(const Bounds& bounds, std::int64_t first, int count) {
+  Columns seen = columns_of(bounds.first - first, bounds.last - first);
+  if (seen.last >= count) seen.last = count - 1;
+  return seen;
+}
+
 __device__ inline int in_32_bits(std::int64_t x) {
   return static_cast<int>(x > kMostPosition ? kMostPosition
                                             : (x < -kMostPosition ? -kMostPosition : x));

@@ -46,12 +46,8 @@ template <int kCount>
 __device__ void hide_keys(Pairs<kCount>& pairs, const KeySight& sight, const OwnQueries& queries,
                           const KeysOfPart& keys) {
   if (sight.has_neighbors()) {
-    Columns seen[2];
-    for (int i = 0; i < 2; ++i) {
-      seen[i] =
-          columns_of(queries.bounds[i].first - keys.first, queries.bounds[i].last - keys.first);
-      if (seen[i].last >= keys.count) seen[i].last = keys.count - 1;
-    }
+    const Columns seen[2] = {keys_of(queries.bounds[0], keys.first, keys.count),
+                             keys_of(queries.bounds[1], keys.first, keys.count)};
     for_each_block<4 * kCount>([&](int i) {
       const int column = i / 4 * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
       if (!seen[i % 4 / 2].has(column)) pairs.p[i / 4][i % 4] = pairs.ds[i / 4][i % 4] = 0;

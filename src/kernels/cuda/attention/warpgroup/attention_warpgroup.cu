@@ -2,7 +2,6 @@
 // share tiles of keys and values. The products of a tile of keys with its values run while the
 // softmax of the next tile is computed.
 #include "kernels/cuda/attention/attention_tensor.cuh"
-#include "kernels/cuda/attention/forward_grid.cuh"
 #include "kernels/cuda/attention/warpgroup/warpgroup_attention.h"
 #include "kernels/cuda/attention/warpgroup/warpgroup_tiles.cuh"
 
@@ -15,11 +14,9 @@ struct ForwardGroups {
   static constexpr int kGroups = kSteps <= 4 ? 3 : 2;
   static constexpr int kThreads = kGroups * kGroupThreads;
   static constexpr int kQueries = kGroups * kGroupRows;
-  // Tiles of keys and values: of this step, of the one before, and of the next two.
-  static constexpr int kStages = 4;
   static constexpr std::size_t kBytes =
       sizeof(std::uint16_t) *
-      static_cast<std::size_t>((kGroups + 2 * kStages) * kGroupTile<kSteps>);
+      static_cast<std::size_t>((kGroups + 2 * KeyWalk::kStages) * kGroupTile<kSteps>);
 };
 
 // The tiles of a block in shared memory.
@@ -35,7 +32,7 @@ struct ForwardTiles {
 
 // The steps of a block: tiles of keys that some of its queries may see.
 template <typename T, int kSteps>
-struct ForwardWalk {
+struct ForwardWalk : KeyWalk {
   using Shape = ForwardGroups<kSteps>;
   using Tiles = ForwardTiles<T, kSteps>;
   const ForwardGrid<T>& grid;
@@ -44,10 +41,6 @@ struct ForwardWalk {
   int keys;
   ShortPositions whole;  // of the block's queries
   ShortPositions range;  // of the group's
-  SeenKeys now{};        // the tile of this step
-  SeenKeys next{};       // the one after it; first is -1: there is none
-  int after = -1;        // the first key of the tile after the next one; -1: there is none
-  int stage = -1;        // of this step
 
   __device__ ForwardWalk(const ForwardGrid<T>& of, const QueryTile<T>& queries, int group)
       : grid(of),
@@ -67,13 +60,10 @@ struct ForwardWalk {
           Tiles::queries(i), {tile.q + skipped * tile.q_stride, tile.q_stride, tile.count - skipped,
                               tile.d, grid.q.data});
     }
-    after = load(0, 0);
-    next.first = after;
+    next.first = load(0, 0);
     end_copies();
     load_after();
   }
-
-  __device__ bool more() const { return next.first >= 0; }
 
   // Whether the group has queries.
   __device__ bool used() const {
@@ -94,14 +84,10 @@ struct ForwardWalk {
     return begin;
   }
 
-  // Looks at the next tile, and copies the one after it: once in each step.
   __device__ void load_after() {
-    after = -1;
-    if (more()) {
-      next = seen_keys(grid.sight, tile.sample, next.first, keys, range, used());
-      after = load((stage + 2) % Shape::kStages, next.first + kTensorTile);
-    }
-    end_copies();
+    KeyWalk::load_after(
+        [&](int first) { return seen_keys(grid.sight, tile.sample, first, keys, range, used()); },
+        [&](int to, int begin) { return load(to, begin); });
   }
 
   // Whether each query of the group sees each key of this step's tile.
@@ -112,16 +98,6 @@ struct ForwardWalk {
   // Keys of the tile of this step.
   __device__ int count() const {
     return keys - now.first < kTensorTile ? keys - now.first : kTensorTile;
-  }
-
-  // Waits for the next tile.
-  __device__ void advance() {
-    wait_for_batches<1>();
-    publish_to_products();
-    __syncthreads();  // the tile is there, and that of the step before the last has been read
-    stage = (stage + 1) % Shape::kStages;
-    now = next;
-    next.first = after;
   }
 };
 
@@ -225,33 +201,29 @@ __global__ void __launch_bounds__(ForwardGroups<kSteps>::kThreads, 1)
   }
 }
 
-template <typename T, int kSteps>
-void launch_forward(const AttentionForward& call, cudaStream_t stream) {
-  using Shape = ForwardGroups<kSteps>;
-  launch("launch of attention forward", attention_by_groups<T, kSteps>,
+}  // namespace
+
+template <typename T, int kChannels>
+void launch_forward_of_groups(const AttentionForward& call, const ForwardGrid<T>& grid,
+                              cudaStream_t stream) {
+  using Shape = ForwardGroups<kChannels / 2>;
+  launch("launch of attention forward", attention_by_groups<T, kChannels / 2>,
          {.blocks = {static_cast<unsigned>((call.q.dim(1) + Shape::kQueries - 1) / Shape::kQueries),
                      static_cast<unsigned>(call.q.dim(2)), static_cast<unsigned>(call.q.dim(0))},
           .threads = Shape::kThreads,
           .shared_bytes = Shape::kBytes},
-         forward_grid<T>(call), stream);
+         grid, stream);
 }
 
-}  // namespace
-
-bool runs_on_warpgroups(const AttentionForward& call, const CallContext& context) {
-  const bool plain = call.soft_cap == 0 && call.scale > 0 && !call.mask.slopes.defined() &&
-                     !call.mask.bias.defined() && call.dropout.probability == 0;
-  return context.warpgroups && size_bytes(call.q.dtype()) == 2 && call.q.dim(3) <= 128 && plain &&
-         in_vectors(call.q) && in_vectors(call.k) && in_vectors(call.v);
-}
-
-void execute_on_warpgroups(const AttentionForward& call, const CallContext& context) {
-  with_heads(call.q.dtype(), call.q.dim(3),
-             [&]<typename T, int kChannels>(std::type_identity<T>,
-                                            std::integral_constant<int, kChannels>) {
-               if constexpr (sizeof(T) == 2 && kChannels <= 16)
-                 launch_forward<T, kChannels / 2>(call, context.stream);
-             });
-}
+template void launch_forward_of_groups<__nv_bfloat16, 8>(const AttentionForward&,
+                                                         const ForwardGrid<__nv_bfloat16>&,
+                                                         cudaStream_t);
+template void launch_forward_of_groups<__nv_bfloat16, 16>(const AttentionForward&,
+                                                          const ForwardGrid<__nv_bfloat16>&,
+                                                          cudaStream_t);
+template void launch_forward_of_groups<__half, 8>(const AttentionForward&,
+                                                  const ForwardGrid<__half>&, cudaStream_t);
+template void launch_forward_of_groups<__half, 16>(const AttentionForward&,
+                                                   const ForwardGrid<__half>&, cudaStream_t);
 
 }  // namespace piton::cuda

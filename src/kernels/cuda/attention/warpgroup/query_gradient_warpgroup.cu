@@ -12,10 +12,9 @@ struct QueryGroups {
   static constexpr int kGroups = 2;
   static constexpr int kThreads = kGroups * kGroupThreads;
   static constexpr int kQueries = kGroups * kGroupRows;
-  static constexpr int kStages = 4;  // as of the forward
   static constexpr std::size_t kBytes =
       sizeof(std::uint16_t) *
-      static_cast<std::size_t>((2 * kGroups + 2 * kStages) * kGroupTile<kSteps>);
+      static_cast<std::size_t>((2 * kGroups + 2 * KeyWalk::kStages) * kGroupTile<kSteps>);
 };
 
 template <typename T, int kSteps>
@@ -72,7 +71,7 @@ struct QueryGroupBlock : OwnedQueries<T, QueryGroups<kSteps>::kQueries> {
 // A warpgroup and its part of a block: 64 queries, and what it has summed, of all tiles of keys but
 // the last one that it took.
 template <typename T, int kSteps>
-struct QueryGroup {
+struct QueryGroup : KeyWalk {
   using Block = QueryGroupBlock<T, kSteps>;
   using Tiles = QueryGroupTiles<T, kSteps>;
   const Block& block;
@@ -82,12 +81,7 @@ struct QueryGroup {
   ShortPositions range;
   GroupSums<kSteps> dq{};
   Pairs<8> products;
-  GroupWeights ds;    // of the last tile
-  SeenKeys now{};     // the tile of this step
-  SeenKeys next{};    // the one after it
-  bool more = false;  // whether there is that
-  int after = -1;     // the first key of the tile after the next one; -1: there is none
-  int stage = -1;     // of this step
+  GroupWeights ds;  // of the last tile
 
   __device__ QueryGroup(const Block& of, int number)
       : block(of),
@@ -110,32 +104,18 @@ struct QueryGroup {
   // Copies what the first step needs.
   __device__ void load_first() {
     next.first = load(0, 0);
-    more = next.first >= 0;
-    if (more) block.load_own();
+    if (more()) block.load_own();
     end_copies();
     load_after();
   }
 
-  // Looks at the next tile, and copies the one after it: once in each step.
   __device__ void load_after() {
-    after = -1;
-    if (more) {
-      next =
-          seen_keys(block.grid.pairs.sight, block.sample, next.first, block.keys, range, left > 0);
-      after = load((stage + 2) % QueryGroups<kSteps>::kStages, next.first + kTensorTile);
-    }
-    end_copies();
-  }
-
-  // Waits for the next tile.
-  __device__ void advance() {
-    wait_for_batches<1>();
-    publish_to_products();
-    __syncthreads();  // the tile is there, and that of the step before the last has been read
-    stage = (stage + 1) % QueryGroups<kSteps>::kStages;
-    now = next;
-    next.first = after;
-    more = after >= 0;
+    KeyWalk::load_after(
+        [&](int first) {
+          return seen_keys(block.grid.pairs.sight, block.sample, first, block.keys, range,
+                           left > 0);
+        },
+        [&](int to, int begin) { return load(to, begin); });
   }
 
   __device__ void multiply() {
@@ -172,7 +152,7 @@ __global__ void __launch_bounds__(QueryGroups<kSteps>::kThreads, 1)
   own.load_first();
   bool any = false;
   int last = 0;  // stage of the last tile that was taken
-  while (own.more && !any) {
+  while (own.more() && !any) {
     own.advance();
     any = own.now.seen;
     if (any) {
@@ -186,7 +166,7 @@ __global__ void __launch_bounds__(QueryGroups<kSteps>::kThreads, 1)
       own.load_after();
     }
   }
-  while (own.more) {
+  while (own.more()) {
     own.advance();
     if (!own.now.seen) {
       own.load_after();

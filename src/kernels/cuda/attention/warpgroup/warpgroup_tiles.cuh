@@ -72,6 +72,42 @@ __device__ inline SeenKeys seen_keys(const KeySight& sight, std::int64_t sample,
           count == kTensorTile && sight.covers(range.wide(), low, high)};
 }
 
+// The tiles of keys of a block, two of which are copied ahead. load(stage, begin) starts to copy
+// the first tile from key `begin` on that is needed, and returns its first key, or -1: there is
+// none.
+struct KeyWalk {
+  // Tiles in shared memory: of this step, of the one before, and of the next two.
+  static constexpr int kStages = 4;
+  SeenKeys now{};   // the tile of this step
+  SeenKeys next{};  // the one after it; first is -1: there is none
+  int after = -1;   // the first key of the tile after the next one; -1: there is none
+  int stage = -1;   // of this step
+
+  __device__ bool more() const { return next.first >= 0; }
+
+  // Looks at the next tile, and copies the one after it: once before the first step, when the next
+  // tile is that of the first step, and once in each step. look(first): seen_keys() of a tile.
+  template <typename Look, typename Load>
+  __device__ void load_after(const Look& look, const Load& load) {
+    after = -1;
+    if (more()) {
+      next = look(next.first);
+      after = load((stage + 2) % kStages, next.first + kTensorTile);
+    }
+    end_copies();
+  }
+
+  // Waits for the next tile.
+  __device__ void advance() {
+    wait_for_batches<1>();
+    publish_to_products();
+    __syncthreads();  // the tile is there, and that of the step before the last has been read
+    stage = (stage + 1) % kStages;
+    now = next;
+    next.first = after;
+  }
+};
+
 // products [64, 64] = rows of `left` times rows of `right`, over all channels.
 template <typename T, int kSteps>
 __device__ void multiply_group_tiles(float (&products)[8][4], TileOperand left, TileOperand right) {
