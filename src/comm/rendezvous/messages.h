@@ -12,6 +12,7 @@ namespace piton {
 
 enum class MessageKind : char {
   kHello = 'H',     // rank -> server: protocol, rank, size
+  kAccepted = 'A',  // server -> rank: it is one of this run's; others may be missing
   kWelcome = 'W',   // server -> rank: all ranks are there
   kRefused = 'R',   // server -> rank: text
   kPart = 'P',      // rank -> server: key, number of ranks, the ranks, bytes
@@ -20,7 +21,7 @@ enum class MessageKind : char {
   kGoodbye = 'B',   // rank -> server: it leaves, and is not lost
 };
 
-inline constexpr std::uint64_t kProtocol = 0x50495430;               // "PIT0"
+inline constexpr std::uint64_t kProtocol = 0x50495431;               // "PIT1"
 inline constexpr std::uint64_t kMostOfHello = 64;                    // bytes
 inline constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 31;  // of one message
 

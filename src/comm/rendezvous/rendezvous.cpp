@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::chrono::seconds kLeaving{10};
 constexpr std::chrono::seconds kTelling{2};
+constexpr const char* kRankZeroIsLost =
+    "rank 0 is lost: its process has ended, or its host is not reachable";
 
 }  // namespace
 
@@ -48,16 +50,22 @@ void Rendezvous::join(double timeout_seconds) {
                        .number(static_cast<std::uint64_t>(place_.rank))
                        .number(static_cast<std::uint64_t>(place_.size))
                        .bytes());
+  bool accepted = false;
   for (;;) {
     if (const auto frame = buffer_.next(kMostBytes)) {
       MessageReader message(*frame);
       const MessageKind kind = message.kind();
       if (kind == MessageKind::kWelcome) return;
+      if (kind == MessageKind::kAccepted) {
+        accepted = true;
+        continue;
+      }
       const bool refused = kind == MessageKind::kRefused;
       throw Error(refused ? Fault::kUsage : Fault::kPeer, "rendezvous at {} port {}: {}",
                   place_.address, place_.port, message.text());
     }
     if (!connection_.receive(buffer_)) {
+      if (accepted) throw Error(Fault::kPeer, "rendezvous: {}", kRankZeroIsLost);
       throw Error(Fault::kPeer,
                   "rendezvous: what listens at {} port {} is not rank 0 of this run; choose "
                   "another port with MASTER_PORT, or PITON_PORT under torchrun",
@@ -87,7 +95,7 @@ void Rendezvous::run() {
   } catch (const Error& error) {
     return set_failure(error.what());
   }
-  set_failure("rank 0 is lost: its process has ended, or its host is not reachable");
+  set_failure(kRankZeroIsLost);
 }
 
 void Rendezvous::take(const std::string& frame) {

@@ -117,6 +117,8 @@ void RendezvousServer::greet(Guest& guest, MessageReader& hello) {
     guest.connection.send(MessageWriter(MessageKind::kFailed).text(*failure_).bytes());
     return;
   }
+  // To all before the first welcome: rank 0 may end, and this server with it, at its own.
+  guest.connection.send(MessageWriter(MessageKind::kAccepted).bytes());
   const auto here =
       std::count_if(guests_.begin(), guests_.end(), [](const auto& one) { return one->rank >= 0; });
   if (here < size_) return;

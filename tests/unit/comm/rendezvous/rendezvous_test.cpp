@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <thread>
 
+#include "comm/rendezvous/messages.h"
 #include "processes/forked_ranks.h"
 
 namespace piton {
@@ -94,6 +96,19 @@ TEST(Rendezvous, TellsTheOthersThatRankZeroIsLost) {
       std::chrono::seconds(20));
   EXPECT_EQ(ends[1].code, kPeerCode);
   EXPECT_THAT(ends[1].text, HasSubstr("rank 0 is lost"));
+}
+
+TEST(Rendezvous, TellsRanksThatWaitForOthersThatRankZeroIsLost) {
+  const RankListener rank_zero(0);
+  std::thread ends([&] {
+    const RankConnection rank_one = rank_zero.accept();
+    FrameBuffer hello;
+    rank_one.receive(hello);
+    rank_one.send(MessageWriter(MessageKind::kAccepted).bytes());
+  });
+  EXPECT_THAT([&] { Rendezvous(place(rank_zero.port(), 1, 3), kLong); },
+              testing::ThrowsMessage<Error>(HasSubstr("rank 0 is lost")));
+  ends.join();
 }
 
 TEST(Rendezvous, TellsAllRanksWhyOneHasFailed) {
