@@ -256,11 +256,16 @@ class Runner {
 
 }  // namespace
 
+ReadingRules reading_rules(const EvaluatedModel& model, const EvaluationRules& rules) {
+  return {.adds_special_tokens = model.adds_special_tokens(),
+          .longest_sequence = model.longest_sequence(),
+          .overlapping_eval = rules.requests.overlapping_eval};
+}
+
 TaskEvaluation evaluate_task(EvaluatedModel& model, TaskData data, const EvaluationRules& rules,
                              Progress& progress) {
-  TaskEvaluation evaluation{.data = std::move(data),
-                            .adds_special_tokens = model.adds_special_tokens(),
-                            .sampling = rules.sampling};
+  TaskEvaluation evaluation{
+      .data = std::move(data), .reading = reading_rules(model, rules), .sampling = rules.sampling};
   Runner(model, rules, evaluation).run(progress);
   return evaluation;
 }

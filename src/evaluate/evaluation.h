@@ -38,6 +38,13 @@ struct EvaluationRules {
   RequestShares shares;
 };
 
+// How the texts of a task become sequences.
+struct ReadingRules {
+  bool adds_special_tokens = false;
+  std::int64_t longest_sequence = 0;  // most tokens at once
+  std::int64_t overlapping_eval = 0;  // as RequestRules has it; kPerplexity
+};
+
 struct TaskEvaluation {
   TaskData data;
   std::vector<SampleResponse> responses;  // one a sample
@@ -50,9 +57,11 @@ struct TaskEvaluation {
   // be if common beginnings are computed once. With several models the sums of their shares.
   std::int64_t computed_tokens = 0;
   std::int64_t distinct_tokens = 0;
-  bool adds_special_tokens = false;
+  ReadingRules reading;
   AnswerSampling sampling;  // kGeneration
 };
+
+ReadingRules reading_rules(const EvaluatedModel& model, const EvaluationRules& rules);
 
 // Requests in the order of their tokens, so that those that begin alike follow each other.
 // Collective over all ranks of all models, which get the same results.

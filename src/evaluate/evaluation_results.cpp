@@ -79,8 +79,11 @@ OrderedJson settings_of(const PlannedTask& planned) {
   OrderedJson config = {{"protocol", name(data.task.protocol)},
                         {"num_fewshot", data.num_shots},
                         {"random_shots", data.task.random_shots && data.num_shots > 0},
-                        {"special_tokens", planned.adds_special_tokens},
+                        {"special_tokens", planned.reading.adds_special_tokens},
+                        {"longest_sequence", planned.reading.longest_sequence},
                         {"chat_template", data.is_chat}};
+  if (data.task.kind == TaskKind::kPerplexity)
+    config["overlapping_eval"] = planned.reading.overlapping_eval;
   if (!data.task.variant.empty()) config["variant"] = data.task.variant;
   // The examples, where all questions of a subject have the same; else they are with the samples.
   std::map<std::string, std::vector<std::int64_t>> shots;
@@ -106,8 +109,7 @@ OrderedJson settings_of(const PlannedTask& planned) {
 }
 
 OrderedJson config_of(const TaskEvaluation& evaluation) {
-  OrderedJson config =
-      settings_of({evaluation.data, evaluation.adds_special_tokens, evaluation.sampling});
+  OrderedJson config = settings_of({evaluation.data, evaluation.reading, evaluation.sampling});
   config["cut_prompts"] = evaluation.cut_prompts;
   config["empty_answers"] = evaluation.empty_answers;
   return config;

@@ -34,7 +34,7 @@ nlohmann::ordered_json results_json(const std::vector<TaskEvaluation>& evaluatio
 // A task that is going to be evaluated.
 struct PlannedTask {
   const TaskData& data;
-  bool adds_special_tokens = false;
+  ReadingRules reading;
   AnswerSampling sampling;
 };
 

@@ -396,10 +396,7 @@ ModelConfig model_in_gguf(ModelConfig model) {
   using Kind = RotaryScaling::Kind;
   if (scaling.kind == Kind::kDynamic && scaling.original_positions >= model.max_positions)
     scaling = {};
-  if (model.latent && scaling.kind == Kind::kYarn) {
-    for (double* factor : {&scaling.numerator, &scaling.denominator})
-      *factor = gguf_yarn_factor(gguf_yarn_key(*factor));
-  }
+  if (scaling.kind == Kind::kYarn) scaling = yarn_in_gguf(scaling, model.latent.has_value());
   if (scaling.kind == Kind::kLinear) scaling.original_positions = model.max_positions;
   if (scaling.kind == Kind::kLongrope) {
     scaling.magnitude = in_fp32(rotary_magnitude(scaling));

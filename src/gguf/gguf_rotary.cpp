@@ -10,6 +10,11 @@ namespace {
 using Kind = RotaryScaling::Kind;
 
 constexpr const char* kLatentYarn = "rope.scaling.yarn_log_multiplier";
+constexpr const char* kFast = "rope.scaling.yarn_beta_fast";
+constexpr const char* kSlow = "rope.scaling.yarn_beta_slow";
+constexpr const char* kExtrapolated = "rope.scaling.yarn_ext_factor";
+constexpr const char* kYarnMagnitude = "rope.scaling.yarn_attn_factor";
+constexpr const char* kMagnitudeFactor = "rope.scaling.attn_factor";
 constexpr const char* kOwnKind = "piton.rope.scaling.type";
 constexpr const char* kOwnFactor = "piton.rope.scaling.factor";
 constexpr const char* kOwnLow = "piton.rope.scaling.low_freq_factor";
@@ -100,11 +105,16 @@ RotaryScaling longrope(const GgufKeys& keys, const ModelConfig& model) {
       keys.size("rope.scaling.original_context_length", model.max_positions);
   scaling.factor =
       static_cast<double>(model.max_positions) / static_cast<double>(scaling.original_positions);
-  scaling.magnitude = keys.number("rope.scaling.attn_factor", 1.0);
+  scaling.magnitude = keys.number(kMagnitudeFactor, 1.0);
   scaling.short_factors = doubles(table_of(keys, kShortDivisors, model));
   scaling.long_factors = doubles(table_of(keys, kLongDivisors, model));
   return scaling;
 }
+
+// The value of yarn_log_multiplier for a factor, as a file has it, and the factor that it says.
+double gguf_yarn_key(double factor) { return GgufValue::f32(factor / 10).number(); }
+
+double gguf_yarn_factor(double key) { return GgufValue::f32(10 * key).number(); }
 
 // llama.cpp takes both factors of yarn to be the same, and has another form of scores where the key
 // is 0.
@@ -114,11 +124,57 @@ void read_latent_yarn(const GgufKeys& keys, RotaryScaling& scaling) {
   scaling.numerator = scaling.denominator = gguf_yarn_factor(key);
 }
 
+// The magnitude of yarn's formula, whatever the model has.
+double formula_magnitude(const RotaryScaling& scaling) {
+  return rotary_magnitude({.kind = Kind::kYarn, .factor = scaling.factor});
+}
+
+// llama.cpp multiplies the magnitude of its formula with attn_factor. It does not read
+// yarn_attn_factor where it has a formula, but programs that write files put attention_factor of
+// Hugging Face there: a value that neither of them means is refused.
+void read_yarn(const GgufKeys& keys, bool latent, RotaryScaling& scaling) {
+  scaling.original_positions = keys.size("rope.scaling.original_context_length");
+  scaling.fast = keys.number(kFast, scaling.fast);
+  scaling.slow = keys.number(kSlow, scaling.slow);
+  const double extrapolated = keys.number(kExtrapolated, 1.0);
+  if (extrapolated >= 0 && extrapolated != 1) keys.refuse(kExtrapolated, "1");
+  const double magnitude = formula_magnitude(scaling);
+  const double said = keys.number(kYarnMagnitude, 1.0);
+  if (said >= 0 && said != 1 && std::abs(said - magnitude) > 1e-4)
+    keys.refuse(kYarnMagnitude, fmt::format("1, or {:.6g} as its formula has it", magnitude));
+  const double factor = keys.number(kMagnitudeFactor, 1.0);
+  if (latent) {
+    if (factor != 1) keys.refuse(kMagnitudeFactor, "1 in a model with latent attention");
+    return read_latent_yarn(keys, scaling);
+  }
+  if (factor != 1) scaling.magnitude = factor * magnitude;
+}
+
+// Of a file whose scaling is not yarn: they would change the angles all the same.
+void refuse_keys_of_yarn(const GgufKeys& keys) {
+  if (keys.number(kMagnitudeFactor, 1.0) != 1)
+    keys.refuse(kMagnitudeFactor, "1, or scaling of type yarn or longrope");
+  if (keys.number(kExtrapolated, 0.0) > 0) keys.refuse(kExtrapolated, "0, or scaling of type yarn");
+}
+
 }  // namespace
 
-double gguf_yarn_key(double factor) { return GgufValue::f32(factor / 10).number(); }
-
-double gguf_yarn_factor(double key) { return GgufValue::f32(10 * key).number(); }
+RotaryScaling yarn_in_gguf(RotaryScaling scaling, bool latent) {
+  const auto in_fp32 = [](double value) { return GgufValue::f32(value).number(); };
+  scaling.fast = in_fp32(scaling.fast);
+  scaling.slow = in_fp32(scaling.slow);
+  if (latent) {
+    for (double* factor : {&scaling.numerator, &scaling.denominator})
+      *factor = gguf_yarn_factor(gguf_yarn_key(*factor));
+    return scaling;
+  }
+  const double formula = formula_magnitude(scaling);
+  const double factor = in_fp32(rotary_magnitude(scaling) / formula);
+  scaling.numerator = scaling.denominator = 0;
+  scaling.magnitude.reset();
+  if (factor != 1) scaling.magnitude = factor * formula;
+  return scaling;
+}
 
 void read_gguf_rotary(const GgufKeys& keys, ModelConfig& model) {
   model.rotary_base = keys.number("rope.freq_base", 10000.0);
@@ -137,13 +193,16 @@ void read_gguf_rotary(const GgufKeys& keys, ModelConfig& model) {
                .factor = keys.number("rope.scaling.factor"),
                .original_positions = model.max_positions};
     if (type == "yarn")
-      scaling.original_positions = keys.size("rope.scaling.original_context_length");
-    if (model.latent && type == "yarn") read_latent_yarn(keys, scaling);
-    if (scaling.factor == 1) scaling = {};
+      read_yarn(keys, model.latent.has_value(), scaling);
+    else
+      refuse_keys_of_yarn(keys);
+    if (scaling.factor == 1 && !scaling.magnitude) scaling = {};
   } else if (type != "none") {
     keys.refuse("rope.scaling.type", "none, linear or yarn, or tables of longrope");
-  } else if (keys.description().tables.contains(kRopeDivisors)) {
-    scaling = scaling_of_divisors(keys, model);
+  } else {
+    refuse_keys_of_yarn(keys);
+    if (keys.description().tables.contains(kRopeDivisors))
+      scaling = scaling_of_divisors(keys, model);
   }
 }
 
@@ -160,13 +219,22 @@ void write_gguf_rotary(const ModelConfig& model, GgufDescription& description) {
     case Kind::kDynamic:  // in no file
       return;
     case Kind::kLinear:
-    case Kind::kYarn:
-      description.add("rope.scaling.type",
-                      GgufValue::string(scaling.kind == Kind::kYarn ? "yarn" : "linear"));
+      description.add("rope.scaling.type", GgufValue::string("linear"));
       description.add("rope.scaling.factor", GgufValue::f32(scaling.factor));
-      if (scaling.kind == Kind::kYarn) original();
-      if (scaling.kind == Kind::kYarn && model.latent)
+      return;
+    case Kind::kYarn:
+      description.add("rope.scaling.type", GgufValue::string("yarn"));
+      description.add("rope.scaling.factor", GgufValue::f32(scaling.factor));
+      original();
+      if (scaling.fast != RotaryScaling{}.fast)
+        description.add(kFast, GgufValue::f32(scaling.fast));
+      if (scaling.slow != RotaryScaling{}.slow)
+        description.add(kSlow, GgufValue::f32(scaling.slow));
+      if (model.latent)
         description.add(kLatentYarn, GgufValue::f32(gguf_yarn_key(scaling.denominator)));
+      else if (scaling.magnitude)
+        description.add(kMagnitudeFactor,
+                        GgufValue::f32(*scaling.magnitude / formula_magnitude(scaling)));
       return;
     case Kind::kLlama3:
       description.tables[kRopeDivisors] = divisors_of(model, scaling);
@@ -179,7 +247,7 @@ void write_gguf_rotary(const ModelConfig& model, GgufDescription& description) {
     case Kind::kLongrope:
       description.add("rope.scaling.type", GgufValue::string("longrope"));
       original();
-      description.add("rope.scaling.attn_factor", GgufValue::f32(rotary_magnitude(scaling)));
+      description.add(kMagnitudeFactor, GgufValue::f32(rotary_magnitude(scaling)));
       const auto floats = [](const std::vector<double>& values) {
         return std::vector<float>(values.begin(), values.end());
       };

@@ -1,7 +1,9 @@
 // Rotary positions in the keys and tables of a GGUF file.
 //
 //   rope.dimension_count, rope.freq_base, rope.scaling.type (none, linear, yarn), .factor,
-//   .original_context_length, .attn_factor
+//   .original_context_length
+//   rope.scaling.attn_factor: the factor of the tables of longrope; of yarn, what its formula is
+//   multiplied with; rope.scaling.yarn_beta_fast, .yarn_beta_slow: turns between which yarn blends
 //   rope.scaling.yarn_log_multiplier: of latent attention, a tenth of the factor of yarn by which
 //   its scores grow (mscale_all_dim)
 //
@@ -25,8 +27,8 @@ inline constexpr const char* kLongDivisors = "rope_factors_long.weight";
 void read_gguf_rotary(const GgufKeys& keys, ModelConfig& model);
 void write_gguf_rotary(const ModelConfig& model, GgufDescription& description);
 
-// The value of yarn_log_multiplier for a factor, as a file has it, and the factor that it says.
-double gguf_yarn_key(double factor);
-double gguf_yarn_factor(double key);
+// What a file keeps of scaling of kind yarn: numbers in fp32, and in place of numerator and
+// denominator, but for latent attention, the magnitude that they make.
+RotaryScaling yarn_in_gguf(RotaryScaling scaling, bool latent);
 
 }  // namespace piton

@@ -13,20 +13,17 @@
 namespace piton {
 namespace {
 
-// "_" equals "-" in names: keys of TOML files often have "_", flags "-". A command compares each
-// two of its five hundred names; most of them differ in length.
-bool same_name(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
-           return (x == '_' ? '-' : x) == (y == '_' ? '-' : y);
-         });
+// "_" equals "-" in names: keys of TOML files often have "_", flags "-".
+std::string with_dashes(std::string_view name) {
+  std::string text(name);
+  std::replace(text.begin(), text.end(), '_', '-');
+  return text;
 }
 
-// Whether `name` is the default name of the option that clears `flag`; OptionRules may set another.
-bool is_opposite(std::string_view flag, std::string_view name) {
+// The default name of the option that clears `flag`; OptionRules may set another.
+std::string opposite(std::string_view flag) {
   constexpr std::string_view kNo = "no-";
-  if (flag.starts_with(kNo)) return same_name(flag.substr(kNo.size()), name);
-  return name.size() == kNo.size() + flag.size() && same_name(name.substr(0, kNo.size()), kNo) &&
-         same_name(name.substr(kNo.size()), flag);
+  return flag.starts_with(kNo) ? std::string(flag.substr(kNo.size())) : fmt::format("no-{}", flag);
 }
 
 std::string slug(std::string_view title) {
@@ -112,41 +109,43 @@ void throw_all(const std::vector<std::string>& mistakes) {
 }
 
 void OptionSet::add(std::string group, BoundOption option) {
-  std::vector<std::string> names = option.option.rules.aliases;
-  names.push_back(option.option.name);
-  if (!option.option.rules.negation.empty()) {
-    PITON_ASSERT(option.is_flag, "--{} takes a value, so nothing negates it", option.option.name);
-    names.push_back(option.option.rules.negation);
-  }
-  for (const std::string& name : names) {
-    bool negated = false;
-    PITON_ASSERT(find(name, &negated) == nullptr, "option --{} is declared twice", name);
-  }
-  const std::string key = slug(group);
+  std::string key = slug(group);
   PITON_ASSERT(!key.empty(), "the group of --{} has no name", option.option.name);
   auto found = std::find_if(groups_.begin(), groups_.end(),
-                            [&](const Group& other) { return slug(other.title) == key; });
-  if (found == groups_.end()) found = groups_.insert(found, Group{std::move(group), {}});
+                            [&](const Group& other) { return other.key == key; });
+  if (found == groups_.end()) {
+    found = groups_.insert(found, Group{std::move(group), std::move(key), {}});
+  }
+  add_to_index(option, {.group = static_cast<std::size_t>(found - groups_.begin()),
+                        .option = found->options.size()});
   option.initial = option.toml();
   found->options.push_back(std::move(option));
 }
 
-BoundOption* OptionSet::find(std::string_view name, bool* negated) {
-  *negated = false;
-  for (Group& group : groups_) {
-    for (BoundOption& bound : group.options) {
-      const OptionRules& rules = bound.option.rules;
-      if (same_name(bound.option.name, name)) return &bound;
-      for (const std::string& alias : rules.aliases) {
-        if (same_name(alias, name)) return &bound;
-      }
-      if (!bound.is_flag) continue;
-      *negated = (!rules.negation.empty() && same_name(rules.negation, name)) ||
-                 is_opposite(bound.option.name, name);
-      if (*negated) return &bound;
-    }
+void OptionSet::add_to_index(const BoundOption& bound, Place place) {
+  const auto add_name = [&](const std::string& name, bool negated) {
+    place.negated = negated;
+    const bool added = index_.try_emplace(with_dashes(name), place).second;
+    PITON_ASSERT(added, "option --{} is declared twice", name);
+  };
+  const std::string& name = bound.option.name;
+  const OptionRules& rules = bound.option.rules;
+  add_name(name, false);
+  for (const std::string& alias : rules.aliases) add_name(alias, false);
+  if (!rules.negation.empty()) {
+    PITON_ASSERT(bound.is_flag, "--{} takes a value, so nothing negates it", name);
+    add_name(rules.negation, true);
   }
-  return nullptr;
+  place.negated = true;
+  // An option that has this name already keeps it.
+  if (bound.is_flag) index_.try_emplace(with_dashes(opposite(name)), place);
+}
+
+BoundOption* OptionSet::find(std::string_view name, bool* negated) {
+  const auto found = index_.find(with_dashes(name));
+  *negated = found != index_.end() && found->second.negated;
+  if (found == index_.end()) return nullptr;
+  return &groups_[found->second.group].options[found->second.option];
 }
 
 std::vector<std::string> OptionSet::names() const {
@@ -264,7 +263,7 @@ void OptionSet::parse_flag(Words& words) {
   const auto [at, first] = words.seen.try_emplace(bound, Words::Earlier{flag, values});
   Words::Earlier& earlier = at->second;
   // Other programs may give the two names other meanings.
-  if (!bound->is_flag && !same_name(earlier.flag, flag)) {
+  if (!bound->is_flag && with_dashes(earlier.flag) != with_dashes(flag)) {
     throw Error(Fault::kUsage, "{} and {}: two names of one option; give one", earlier.flag, flag);
   }
   if (!first && earlier.values != values) {
@@ -283,12 +282,12 @@ void OptionSet::take_foreign(const std::string& name, const std::vector<std::str
 }
 
 const BoundOption& OptionSet::named(std::string_view name) const {
-  for (const Group& group : groups_) {
-    for (const BoundOption& bound : group.options) {
-      if (bound.option.name == name) return bound;
-    }
-  }
-  PITON_ASSERT(false, "no option is named --{}", name);
+  const auto found = index_.find(with_dashes(name));
+  PITON_ASSERT(found != index_.end(), "no option is named --{}", name);
+  const Place place = found->second;
+  const BoundOption& bound = groups_[place.group].options[place.option];
+  PITON_ASSERT(bound.option.name == name, "--{} is another name of --{}", name, bound.option.name);
+  return bound;
 }
 
 bool OptionSet::given(std::string_view name) const { return named(name).given; }
@@ -330,7 +329,7 @@ std::vector<std::pair<std::string, std::string>> OptionSet::values() const {
 std::string OptionSet::to_toml() const {
   std::string text;
   for (const Group& group : groups_) {
-    text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", slug(group.title));
+    text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", group.key);
     for (const BoundOption& bound : group.options) {
       const std::string value = bound.toml();
       if (value.empty()) {

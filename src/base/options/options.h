@@ -30,6 +30,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -168,10 +169,18 @@ class OptionSet {
  private:
   struct Group {
     std::string title;
+    std::string key;  // of its table in TOML
     std::vector<BoundOption> options;
+  };
+  // Where the option of a name is. Not a pointer: groups grow, and a set may be copied.
+  struct Place {
+    std::size_t group = 0;
+    std::size_t option = 0;
+    bool negated = false;  // the name clears the flag
   };
   struct Words;  // the words of a command line and the position in them
   BoundOption* find(std::string_view name, bool* negated);
+  void add_to_index(const BoundOption& option, Place place);
   const BoundOption& named(std::string_view name) const;
   void parse_flag(Words& words);
   void take_foreign(const std::string& name, const std::vector<std::string>& values);
@@ -181,6 +190,7 @@ class OptionSet {
   std::vector<std::string> names() const;                  // aliases and negations included
   std::string suggestion(std::string_view unknown) const;  // "" when no name is near
   std::vector<Group> groups_;
+  std::unordered_map<std::string, Place> index_;  // by each name, "-" for "_"
   std::vector<std::string> notes_;
   std::string origin_;  // of what is read now
   ForeignOptions* foreign_ = nullptr;

@@ -369,7 +369,7 @@ int run_eval(Invocation& invocation) {
       make_needle_samples(data, evaluated.tokenizer(), evaluated.longest_sequence());
     rules.push_back(rules_for(options, data.task, leads));
     rules.back().shares = replicas.shares();
-    planned.push_back({data, evaluated.adds_special_tokens(), rules.back().sampling});
+    planned.push_back({data, reading_rules(evaluated, rules.back()), rules.back().sampling});
   }
   const EvaluatedSource source = source_of(options, evaluated.tokenizer(), engine.world());
   prepare_folder(options, planned, source, engine.world());

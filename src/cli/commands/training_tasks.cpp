@@ -49,6 +49,7 @@ class TrainedModel final : public EvaluatedModel {
   const Tokenizer& tokenizer() const override { return texts_.tokenizer(); }
   bool adds_special_tokens() const override { return texts_.adds_special_tokens(); }
   std::int64_t longest_sequence() const override { return texts_.longest_sequence(); }
+  bool reads_more_if_asked() const override { return texts_.reads_more_if_asked(); }
 
   std::vector<ContinuationScore> score(std::span<const ContinuationRequest> requests) override {
     return score_continuations(*engine_, requests);

@@ -51,7 +51,7 @@ TEST(EvaluationResults, ReplaceThoseOfTheSameEvaluationAlone) {
   const EvaluatedSource source = {
       .model = "run", .model_hash = "ab", .adapters_hash = "cd", .tokenizer = "hash"};
   const std::string found = results_json({evaluation}, source).dump();
-  const std::vector<PlannedTask> planned = {{evaluation.data, false, {}}};
+  const std::vector<PlannedTask> planned = {{evaluation.data, evaluation.reading, {}}};
   EXPECT_EQ(other_results(found, planned, source), "");
   const auto of_source = [&](void (*change)(EvaluatedSource&)) {
     EvaluatedSource other = source;
@@ -71,16 +71,23 @@ TEST(EvaluationResults, ReplaceThoseOfTheSameEvaluationAlone) {
   EXPECT_EQ(of_source([](EvaluatedSource& one) { one.adapters_hash = "ef"; }),
             "of run with other adapters");
   EXPECT_EQ(of_source([](EvaluatedSource& one) { one.tokenizer = ""; }), "of another tokenizer");
-  EXPECT_EQ(other_results(found, {{evaluation.data, true, {}}}, source),
+  ReadingRules other = evaluation.reading;
+  other.adds_special_tokens = true;
+  EXPECT_EQ(other_results(found, {{evaluation.data, other, {}}}, source),
             "of mmlu with special_tokens: false, here true");
+  other = evaluation.reading;
+  other.longest_sequence = 7;
+  EXPECT_EQ(other_results(found, {{evaluation.data, other, {}}}, source),
+            fmt::format("of mmlu with longest_sequence: {}, here 7",
+                        evaluation.reading.longest_sequence));
   TaskData changed = evaluation.data;
   changed.prompt_hash = "";
-  EXPECT_EQ(other_results(found, {{changed, false, {}}}, source),
+  EXPECT_EQ(other_results(found, {{changed, evaluation.reading, {}}}, source),
             "of mmlu with other questions or prompts");
   changed.task.name = "piqa";
-  EXPECT_EQ(other_results(found, {{changed, false, {}}}, source),
+  EXPECT_EQ(other_results(found, {{changed, evaluation.reading, {}}}, source),
             "of mmlu too, which is not evaluated now");
-  EXPECT_EQ(other_results(found, {{evaluation.data, false, {.answers = 2}}}, source),
+  EXPECT_EQ(other_results(found, {{evaluation.data, evaluation.reading, {.answers = 2}}}, source),
             "of mmlu with num_samples: not set, here 2");
   EXPECT_EQ(other_results("{", planned, source), "not of piton eval");
 }

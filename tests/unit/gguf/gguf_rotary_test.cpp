@@ -63,6 +63,64 @@ TEST_F(GgufRotary, OfNumbersThatAreNoFormulaHasTheDivisors) {
   EXPECT_EQ(scaling.short_factors.back(), 8);
 }
 
+// llama.cpp: what the formula of yarn, 0.1 ln(factor) + 1, is multiplied with.
+TEST_F(GgufRotary, OfYarnHasItsTurnsAndItsMagnitude) {
+  model_.rotary_scaling = {.kind = RotaryScaling::Kind::kYarn,
+                           .factor = 4,
+                           .original_positions = 4096,
+                           .fast = 16,
+                           .slow = 2,
+                           .magnitude = 1.5};
+  GgufDescription description{.architecture = "llama"};
+  const RotaryScaling kept = yarn_in_gguf(model_.rotary_scaling, false);
+  ModelConfig model = model_;
+  model.rotary_scaling = kept;
+  write_gguf_rotary(model, description);
+  const auto value = [&](const char* key) {
+    for (const auto& [name, value] : description.entries) {
+      if (name == key) return value.number();
+    }
+    return 0.0;
+  };
+  EXPECT_EQ(value("llama.rope.scaling.yarn_beta_fast"), 16);
+  EXPECT_EQ(value("llama.rope.scaling.yarn_beta_slow"), 2);
+  EXPECT_NEAR(value("llama.rope.scaling.attn_factor"), 1.5 / (0.1 * std::log(4) + 1), 1e-7);
+  EXPECT_EQ(read(description), kept);
+  EXPECT_NEAR(*kept.magnitude, 1.5, 1e-6);
+}
+
+TEST_F(GgufRotary, OfYarnWithBothFactorsOfTheMagnitudeHasWhatTheyMake) {
+  const RotaryScaling scaling = {.kind = RotaryScaling::Kind::kYarn,
+                                 .factor = 40,
+                                 .original_positions = 4096,
+                                 .numerator = 1,
+                                 .denominator = 0.5};
+  const RotaryScaling kept = yarn_in_gguf(scaling, false);
+  EXPECT_NEAR(rotary_magnitude(kept), rotary_magnitude(scaling), 1e-6);
+  EXPECT_EQ(kept.numerator, 0);
+  EXPECT_EQ(yarn_in_gguf({.kind = RotaryScaling::Kind::kYarn, .factor = 40}, false).magnitude,
+            std::nullopt);
+}
+
+TEST_F(GgufRotary, OfKeysOfYarnThatPitonDoesNotComputeIsRefused) {
+  const auto refusal = [&](const char* type, const char* key, double value) {
+    GgufDescription description{.architecture = "llama"};
+    description.add("rope.scaling.type", GgufValue::string(type));
+    description.add("rope.scaling.factor", GgufValue::f32(4));
+    description.add("rope.scaling.original_context_length", GgufValue::u32(4096));
+    description.add(key, GgufValue::f32(value));
+    return message_of(Fault::kData, [&] { read(description); });
+  };
+  EXPECT_THAT(refusal("yarn", "rope.scaling.yarn_ext_factor", 0),
+              HasSubstr("llama.rope.scaling.yarn_ext_factor: got 0, wanted 1"));
+  EXPECT_THAT(refusal("yarn", "rope.scaling.yarn_attn_factor", 1.5),
+              HasSubstr("got 1.5, wanted 1, or 1.13863 as its formula has it"));
+  EXPECT_THAT(refusal("linear", "rope.scaling.attn_factor", 1.5),
+              HasSubstr("attn_factor: got 1.5, wanted 1, or scaling of type yarn or longrope"));
+  EXPECT_THAT(refusal("linear", "rope.scaling.yarn_ext_factor", 1),
+              HasSubstr("yarn_ext_factor: got 1, wanted 0, or scaling of type yarn"));
+}
+
 TEST_F(GgufRotary, OfATableOfAnotherSizeIsRefused) {
   const auto refusal = [&](const GgufDescription& description) {
     return message_of(Fault::kData, [&] { read(description); });
