@@ -117,7 +117,9 @@ void RunOpener::check_before_allocation() {
   together([&] { open_tokenizer_and_plan(); });
   choose_recomputation();
   if (inputs_.planner != nullptr) {
-    check_memory(machine_, inputs_.planner->plan_memory(run_.plan), everyone_);
+    MemoryCounts need;
+    together([&] { need = inputs_.planner->plan_memory(run_.plan); });
+    check_memory(machine_, need, everyone_);
   }
   const std::string kernels = kernel_difference(machine_.kernels, everyone_);
   if (!kernels.empty()) say(kernels);
@@ -146,15 +148,13 @@ void RunOpener::continue_started_run() {
     return;
   }
   say(fmt::format(
-      "--save: {} holds iteration {} of the run that started from {}: continuing from that",
+      "--save: {} holds iteration {} of the run that started from {}: continuing from that{}",
       loop.save, iteration_of(std::filesystem::path(found).filename().string()).value_or(0),
-      loop.load));
+      loop.load, loop.no_load_optim && !loop.no_save_optim ? " and from its optimizer" : ""));
   (adapters ? loop.lora_load : loop.load) = loop.save;
   same_command_ = !adapters;
-  if (adapters) return;
-  loop.finetune = loop.upcycles = false;
-  loop.upcycling_granularity = 1;
-  loop.ckpt_step.reset();  // of the folder from which the run started
+  forget_load_of_start(loop);
+  if (!adapters) loop.ckpt_step.reset();  // of the folder from which the run started
 }
 
 void RunOpener::open_tokenizer_and_plan() {

@@ -24,6 +24,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
       .encoder_decoder = trainer.plan().session.model.encoder_decoder.has_value()};
   if (loop.skip_train) {
     trainer.evaluate();
+    trainer.test();
     caller.over();
     return result;
   }
@@ -46,6 +47,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
   // Also where nothing was left to do: --save may be another folder than --load.
   const bool has_state = trainer.state().iteration > 0;
   if (!loop.save.empty() && has_state && !trainer.is_saved()) trainer.save();
+  if (trainer.done() || trainer.stops_early()) trainer.test();
   trainer.finish();
   caller.over();
   if (trainer.stops_early() && !trainer.done()) {

@@ -103,7 +103,7 @@ void Trainer::begin() {
                    .iteration = run_.state.iteration,
                    .skipped = session.optimizer().skipped(),
                    .train_iters = run_.plan.train_iters,
-                   .eval_iters = run_.data->validation_batches(),
+                   .eval_iters = run_.data->batches(HeldOutSet::kValidation),
                    .global_batch = run_.plan.global_batch,
                    .sequence = run_.plan.sequence,
                    .micro_batches = run_.plan.micro_batches,
@@ -180,8 +180,9 @@ StepMetrics Trainer::one_step() {
   StepMetrics metrics = measured(report, batch, seconds);
   undo_if_diverged(report);
   const bool evaluates = state.iteration % loop.eval_interval == 0 || done();
-  if (run_.data->has_validation() && evaluates) {
-    metrics.validation_loss = validation_loss_ = run_evaluation(metrics.validation_figures);
+  if (run_.data->has(HeldOutSet::kValidation) && evaluates) {
+    metrics.validation_loss = validation_loss_ =
+        run_evaluation(HeldOutSet::kValidation, metrics.validation_figures);
     if (!validation_loss_) {
       sinks_.warning(fmt::format("iteration {}: {}", state.iteration, no_validation_loss()));
     } else if (loop.keep_best || loop.early_stopping_patience) {
@@ -325,33 +326,44 @@ StepMetrics Trainer::measured(const StepReport& report, std::int64_t batch, doub
 
 double Trainer::evaluate() {
   return guarded([&] {
-    if (!run_.data->has_validation()) {
+    if (!run_.data->has(HeldOutSet::kValidation)) {
       throw Error(Fault::kUsage, "evaluate: this run has no validation samples; set --eval-iters");
     }
-    std::vector<ObjectiveFigure> figures;
-    const std::optional<double> loss = run_evaluation(figures);
+    const std::optional<double> loss = report_evaluation(HeldOutSet::kValidation);
     if (!loss) throw Error(Fault::kData, no_validation_loss());
-    sinks_.on_validation(
-        {.iteration = run_.state.iteration, .loss = loss, .figures = std::move(figures)});
     return *loss;
   });
 }
 
+std::optional<double> Trainer::test() {
+  if (!run_.data->has(HeldOutSet::kTest)) return std::nullopt;
+  return guarded([&] { return report_evaluation(HeldOutSet::kTest); });
+}
+
+std::optional<double> Trainer::report_evaluation(HeldOutSet set) {
+  RunValidation result{.set = set, .iteration = run_.state.iteration};
+  result.loss = run_evaluation(set, result.figures);
+  if (result.loss) sinks_.on_validation(result);
+  return result.loss;
+}
+
 // Nullopt if no token of the batches has a loss. `figures`: of an objective, over all batches.
-std::optional<double> Trainer::run_evaluation(std::vector<ObjectiveFigure>& figures) {
+std::optional<double> Trainer::run_evaluation(HeldOutSet set,
+                                              std::vector<ObjectiveFigure>& figures) {
   const LoopOptions& loop = run_.settled.loop;
   Session::Evaluation sum;
   LabelCounts labels;
   const Section whole(machine_.sections, kEvaluateSection);
   const std::int64_t round =
       std::max<std::int64_t>(run_.state.iteration - 1, 0) / loop.eval_interval;
-  const std::int64_t batches = run_.data->validation_batches();
-  const std::int64_t first = loop.full_validation ? 0 : round * batches;
+  const std::int64_t batches = run_.data->batches(set);
+  const bool anew = loop.full_validation || set == HeldOutSet::kTest;
+  const std::int64_t first = anew ? 0 : round * batches;
   for (std::int64_t i = 0; i < batches; ++i) {
     const std::int64_t consumed = (first + i) * run_.plan.global_batch;
     evaluation_ = i + 1;
     const Session::Evaluation one =
-        run_.session->evaluate(run_.data->validation_batch(*run_.mesh, consumed));
+        run_.session->evaluate(run_.data->held_out_batch(set, *run_.mesh, consumed));
     sum.loss_sum += one.loss_sum;
     sum.loss_tokens += one.loss_tokens;
     add_figures(one.figures, figures);
@@ -405,7 +417,7 @@ std::string Trainer::no_validation_loss() const {
   return fmt::format(
       "there is no validation loss: no token of the {} batches has one; check the loss mask of "
       "that corpus, or raise --eval-iters",
-      run_.data->validation_batches());
+      run_.data->batches(HeldOutSet::kValidation));
 }
 
 // A full disk must not lose the run: the lines wait for space, as those of metrics.jsonl.

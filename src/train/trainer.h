@@ -68,6 +68,10 @@ class Trainer {
   // has none, and Error(kData) if no token of them has a loss.
   double evaluate();
 
+  // The same of the test split, from its first batch: what a run says when it is over. Nullopt if
+  // the run has none, or no token of it has a loss.
+  std::optional<double> test();
+
   // Saves a checkpoint of this state in --save, which is on the disk when this returns. Throws
   // Error(kUsage) without --save.
   void save();
@@ -130,7 +134,8 @@ class Trainer {
   TaskTexts task_texts() const;
   std::vector<PromptAnswer> answer_prompts();
   std::vector<TaskFigure> evaluate_tasks();
-  std::optional<double> run_evaluation(std::vector<ObjectiveFigure>& figures);
+  std::optional<double> run_evaluation(HeldOutSet set, std::vector<ObjectiveFigure>& figures);
+  std::optional<double> report_evaluation(HeldOutSet set);
   std::string no_validation_loss() const;
   void check_that_it_ends_well() const;
 

@@ -109,7 +109,8 @@ class EventSink final : public RunSink {
     losses.push_back(metrics.lm_loss);
   }
   void on_validation(const RunValidation& validation) override {
-    events.push_back(fmt::format("validation {}", validation.iteration));
+    const bool tests = validation.set == HeldOutSet::kTest;
+    events.push_back(fmt::format("{} {}", tests ? "test" : "validation", validation.iteration));
   }
   void on_save(const RunSave& save) override {
     events.push_back(fmt::format("save {}", save.iteration));

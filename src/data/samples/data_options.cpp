@@ -52,6 +52,13 @@ void check_data_options(const DataOptions& options) {
                 "data: got more than one of --data-path, --train-data-path (and its like) and "
                 "--train-weighted-split-paths (and its like); use one way to name corpora");
   }
+  if (apart + weighted > 0 && options.split != DataOptions().split) {
+    throw Error(
+        Fault::kUsage,
+        "--split: divides --data-path, and {} names each set by itself; leave one of them "
+        "out",
+        apart ? "--train-data-path (and its like)" : "--train-weighted-split-paths (and its like)");
+  }
   if (options.mock_data && common + apart + weighted > 0) {
     throw Error(Fault::kUsage,
                 "--mock-data: corpora are named too; leave out --mock-data, or --data-path and its "

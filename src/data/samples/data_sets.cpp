@@ -428,7 +428,10 @@ DataSets open_data_sets(const DataOptions& options, const SampleSettings& settin
   const SampleCounts& counts = settings.counts;
   DataSets sets;
   std::array<std::optional<std::int64_t>, 3> wanted = {counts.train, counts.valid, counts.test};
-  if (settings.whole_validation) wanted[1].reset();
+  if (settings.whole_validation) {
+    wanted[1].reset();
+    wanted[2].reset();
+  }
   if (options.mock_data) return opener.mock_sets(settings.mock, wanted);
   if (!options.data_path.empty()) {
     for (std::size_t set = 0; set < 3; ++set) {

@@ -96,7 +96,7 @@ struct SampleSettings {
   MockIds mock;
   DocumentRules documents = {};
   std::int64_t global_batch = 1;  // samples of a step: for --padded-samples
-  bool whole_validation = false;  // one epoch of the validation corpora, whatever their weights
+  bool whole_validation = false;  // one epoch of all but training, whatever the weights
   // Makes the samples of a share that is not empty. Corpora are then divided by documents, and
   // never cut within one. Empty: rows of running text, of corpora that are divided by sequences.
   DocumentSamples of_documents = {};

@@ -118,6 +118,8 @@ std::vector<std::string> new_rates(const LearningRateOptions& before,
 std::string settle_schedules(const PretrainOptions& before, PretrainOptions& settled,
                              std::vector<std::string> differences, std::int64_t steps,
                              const std::string& where) {
+  if (settled.loop.skip_train) return {};
+  if (settled.loop.no_load_optim) return "from its first step on (--no-load-optim)";
   if (differences.empty() && decays_differ(before, settled)) {
     differences.push_back(fmt::format(
         "--train-iters: {} increases the weight decay over {:g} steps, this run over {:g}", where,

@@ -189,9 +189,13 @@ TrainState RunCheckpoints::resume(const ResumeRequest& request, Log& log, bool* 
   state.scheduled_samples =
       state.scheduled_samples.value_or(state.optimizer_steps * loop.global_batch_size.value_or(0));
   log.info(fmt::format(
-      "resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
-      checkpoint.string(), state.iteration, state.consumed_samples, state.consumed_tokens,
-      state.learning_rate, state.lm_loss));
+      "resumed {}: iteration {}, {} samples, {} tokens, {}, last loss {:.6f}", checkpoint.string(),
+      state.iteration, state.consumed_samples, state.consumed_tokens,
+      loop.skip_train         ? "for its evaluation"
+      : loop.no_load_optim    ? "a new optimizer"
+      : loop.no_load_lr_state ? "a new schedule"
+                              : fmt::format("learning rate {:.3E}", state.learning_rate),
+      state.lm_loss));
   return state;
 }
 

@@ -173,7 +173,7 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
       sizes_(plan.micro_batch_sizes),
       row_length_(plan.sequence),
       whole_validation_(options.loop.full_validation),
-      validation_batches_(options.loop.eval_iters),
+      eval_iters_(options.loop.eval_iters),
       files_(inputs.files),
       notes_(files_, notes) {
   files_.naming([&] { open(options, plan, tokenizer, inputs.own); });
@@ -217,10 +217,12 @@ void RunData::open(const PretrainOptions& options, const RunPlan& plan, const To
   train_ = std::make_unique<BatchSource>(sets.train, rules);
   if (!loop.evaluates()) return;
   open_validation(sets.valid.empty() ? nullptr : sets.valid[0].source, rules);
+  open_test(sets.test.empty() ? nullptr : sets.test[0].source, rules);
   if (whole_validation_ || loop.skip_train) return;
   const std::int64_t evaluations =
       std::max<std::int64_t>(plan.train_iters - 1, 0) / loop.eval_interval + 1;
-  check_length_of_validation(valid_->samples(), evaluations * loop.eval_iters * global_batch_);
+  check_length_of_validation(valid_.source->samples(),
+                             evaluations * loop.eval_iters * global_batch_);
 }
 
 void RunData::open_validation(std::shared_ptr<const SampleSource> samples, BatchRules rules) {
@@ -229,13 +231,27 @@ void RunData::open_validation(std::shared_ptr<const SampleSource> samples, Batch
                 whole_validation_ ? "full-validation" : "eval-iters",
                 whole_validation_ ? "leave this out" : "set --eval-iters 0");
   }
-  if (whole_validation_) {
-    auto whole = std::make_shared<CompletedSamples>(std::move(samples), global_batch_);
-    validation_batches_ = whole->size() / global_batch_;
-    samples = std::move(whole);
+  valid_ = opened(std::move(samples), rules, whole_validation_);
+}
+
+void RunData::open_test(std::shared_ptr<const SampleSource> samples, BatchRules rules) {
+  if (samples == nullptr || samples->size() == 0) return;
+  // Corpora without weights are read once.
+  const bool few = samples->size() < eval_iters_ * global_batch_;
+  test_ = opened(std::move(samples), rules, whole_validation_ || few);
+}
+
+RunData::HeldOut RunData::opened(std::shared_ptr<const SampleSource> samples, BatchRules rules,
+                                 bool whole) const {
+  HeldOut set{.batches = eval_iters_};
+  if (whole) {
+    auto completed = std::make_shared<CompletedSamples>(std::move(samples), global_batch_);
+    set.batches = completed->size() / global_batch_;
+    samples = std::move(completed);
   }
   rules.order = DataloaderType::kSingle;
-  valid_ = std::make_unique<BatchSource>(std::move(samples), rules);
+  set.source = std::make_unique<BatchSource>(std::move(samples), rules);
+  return set;
 }
 
 std::map<std::string, std::string> RunData::facts() const {
@@ -307,9 +323,10 @@ void RunData::announce_training_batch(const Mesh& mesh, std::int64_t consumed) {
   }
 }
 
-std::vector<MicroBatch> RunData::validation_batch(const Mesh& mesh, std::int64_t consumed) {
-  PITON_ASSERT(valid_ != nullptr);
-  return batch(*valid_, place_of(mesh, consumed, global_batch_));
+std::vector<MicroBatch> RunData::held_out_batch(HeldOutSet set, const Mesh& mesh,
+                                                std::int64_t consumed) {
+  PITON_ASSERT(has(set));
+  return batch(*held_out(set).source, place_of(mesh, consumed, global_batch_));
 }
 
 void RunData::check_unchanged() {

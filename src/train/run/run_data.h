@@ -15,6 +15,7 @@
 #include "data/samples/sample_source.h"
 #include "text/tokenizer.h"
 #include "train/run/run_plan.h"
+#include "train/sinks/run_sink.h"
 
 namespace piton {
 
@@ -55,13 +56,13 @@ class RunData {
   // This rank's micro-batches of the global batch after `consumed` samples. Throws Error(kData); if
   // a corpus was written to, the error of check_unchanged().
   std::vector<MicroBatch> training_batch(const Mesh& mesh, std::int64_t consumed);
-  std::vector<MicroBatch> validation_batch(const Mesh& mesh, std::int64_t consumed);
+  std::vector<MicroBatch> held_out_batch(HeldOutSet set, const Mesh& mesh, std::int64_t consumed);
   // Those of training_batch() will be asked for in the next step: tells the system what will be
   // read, so that it comes from the disk meanwhile. Never throws an Error.
   void announce_training_batch(const Mesh& mesh, std::int64_t consumed);
-  bool has_validation() const { return valid_ != nullptr; }
-  // Of one evaluation: --eval-iters, or those that have all validation samples.
-  std::int64_t validation_batches() const { return validation_batches_; }
+  bool has(HeldOutSet set) const { return held_out(set).source != nullptr; }
+  // Of one evaluation: --eval-iters, or those that have all samples of the set.
+  std::int64_t batches(HeldOutSet set) const { return held_out(set).batches; }
   // Tokens of each row of the last training batch: fewer than --seq-length under
   // --variable-seq-lengths.
   std::int64_t row_length() const { return row_length_; }
@@ -90,6 +91,17 @@ class RunData {
   void compare_contents();
   // Null or empty samples are an Error(kData).
   void open_validation(std::shared_ptr<const SampleSource> samples, BatchRules rules);
+  // Null or empty samples: the run has no test set.
+  void open_test(std::shared_ptr<const SampleSource> samples, BatchRules rules);
+  struct HeldOut {
+    std::unique_ptr<BatchSource> source;
+    std::int64_t batches = 0;
+  };
+  // `whole`: all samples; what completes the last batch has no loss.
+  HeldOut opened(std::shared_ptr<const SampleSource> samples, BatchRules rules, bool whole) const;
+  const HeldOut& held_out(HeldOutSet set) const {
+    return set == HeldOutSet::kTest ? test_ : valid_;
+  }
   // Throws Error(kData); if a corpus was written to, the error of check_unchanged().
   std::vector<MicroBatch> batch(BatchSource& source, const BatchPlace& place);
   BatchPlace place_of(const Mesh& mesh, std::int64_t consumed, std::int64_t global_batch) const;
@@ -101,9 +113,10 @@ class RunData {
   std::vector<std::int64_t> sizes_;  // of the micro-batches of training; empty: micro_batch_
   std::int64_t row_length_;
   std::unique_ptr<BatchSource> train_;
-  std::unique_ptr<BatchSource> valid_;
+  HeldOut valid_;
+  HeldOut test_;
   bool whole_validation_;
-  std::int64_t validation_batches_;
+  std::int64_t eval_iters_;
   std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
   std::vector<std::string> fingerprints_;  // of each
   CorpusFiles files_;

@@ -107,9 +107,10 @@ void check_saves(const PretrainOptions& options) {
     throw Error(Fault::kUsage, "--save-interval{}: needs --save DIR to save to",
                 loop.save_interval > 0 ? "" : "-in-mins");
   }
-  if (loop.keep > 0 || loop.verify_saves || loop.no_save_optim) {
-    throw Error(Fault::kUsage,
-                "--keep, --verify-saves, --no-save-optim: need --save DIR to save to");
+  for (const auto& [given, flag] : {std::pair{loop.keep > 0, "--keep"},
+                                    {loop.verify_saves, "--verify-saves"},
+                                    {loop.no_save_optim, "--no-save-optim"}}) {
+    if (given) throw Error(Fault::kUsage, "{}: needs --save DIR to save to", flag);
   }
 }
 

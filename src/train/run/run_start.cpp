@@ -71,12 +71,9 @@ fs::path newest_whole(const fs::path& run, fs::path checkpoint, Older older, Rea
 // What a flag of one start means is over with it, and the run's folder may have been moved.
 void forget_start(PretrainOptions& options) {
   LoopOptions& loop = options.loop;
-  loop.finetune = loop.upcycles = false;
-  loop.upcycling_granularity = 1;
+  forget_load_of_start(loop);
   loop.pretrained_checkpoint.clear();
-  loop.no_load_optim = loop.no_save_optim;  // such checkpoints have none
-  loop.no_load_lr_state = loop.override_scheduler = false;
-  loop.use_checkpoint_scheduler = false;
+  loop.override_scheduler = loop.use_checkpoint_scheduler = false;
   options.timing.trace.clear();
   options.timing.profile = false;
   options.timing.profile_step_start.reset();
@@ -110,6 +107,13 @@ bool names_a_tokenizer(const TokenizerOptions& options) {
 }
 
 }  // namespace
+
+void forget_load_of_start(LoopOptions& loop) {
+  loop.finetune = loop.upcycles = false;
+  loop.upcycling_granularity = 1;
+  loop.no_load_optim = loop.no_save_optim;  // such checkpoints have none
+  loop.no_load_lr_state = false;
+}
 
 void check_upcycling(const LoopOptions& loop) {
   if (!loop.upcycles && loop.upcycling_granularity != 1) {

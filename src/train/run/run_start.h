@@ -30,6 +30,10 @@ std::optional<std::filesystem::path> checkpoint_of_started_run(const LoopOptions
 std::optional<std::filesystem::path> checkpoint_of_run_started_from(
     const std::filesystem::path& start, const LoopOptions& loop);
 
+// Of a run that continues from its own folder: what the flags of its command say of the folder that
+// it started from is over.
+void forget_load_of_start(LoopOptions& loop);
+
 // Throws Error(kUsage) for --moe-use-upcycling without a model to start from, and for its settings
 // without it.
 void check_upcycling(const LoopOptions& loop);

@@ -70,7 +70,7 @@ std::string brief_line(const RunStart& start, const StepMetrics& metrics, double
 
 void LogSink::on_start(const RunStart& start) {
   start_ = start;
-  skipped_ = start.skipped;
+  interval_ = IntervalMeans(start.skipped);
   started_ = std::chrono::steady_clock::now();
 }
 
@@ -82,11 +82,13 @@ void LogSink::on_step(const StepMetrics& metrics) {
       figures += fmt::format("{}{}: {:.4f}", figures.empty() ? "" : " | ", one.name, one.value);
     log_.info(fmt::format("tasks at iteration {} | {} |", metrics.iteration, figures));
   }
+  interval_.add(metrics);
   if (metrics.iteration % options_.interval != 0 && metrics.iteration != start_.train_iters) return;
   const double seconds = seconds_since(started_);
-  log_.info(options_.brief ? brief_line(start_, metrics, seconds)
-                           : megatron_line(start_, metrics, metrics.skipped - skipped_, seconds));
-  skipped_ = metrics.skipped;
+  const StepMetrics means = interval_.means();
+  log_.info(options_.brief ? brief_line(start_, means, seconds)
+                           : megatron_line(start_, means, interval_.skipped(), seconds));
+  interval_ = IntervalMeans(metrics.skipped);
   log_timers(metrics.timers);
 }
 
@@ -102,8 +104,8 @@ void LogSink::on_validation(const RunValidation& validation) {
     return;
   }
   log_.info(fmt::format(
-      "validation loss at iteration {} | lm loss value: {:.6E}{}{} |", validation.iteration,
-      *validation.loss,
+      "validation loss at iteration {}{} | lm loss value: {:.6E}{}{} |", validation.iteration,
+      validation.set == HeldOutSet::kTest ? " on test set" : "", *validation.loss,
       start_.labels_texts ? "" : fmt::format(" | lm loss PPL: {:.6E}", std::exp(*validation.loss)),
       text_of(validation.figures)));
 }

@@ -1,10 +1,11 @@
-// A run's log: one line per iteration, in Megatron's form or a brief form for a terminal;
-// validation, saves and messages.
+// A run's log: a line for each interval of iterations, in Megatron's form or a brief form for a
+// terminal; validation, saves and messages.
 #pragma once
 
 #include <chrono>
 #include <string>
 
+#include "train/sinks/interval_means.h"
 #include "train/sinks/run_sink.h"
 
 namespace piton {
@@ -44,7 +45,7 @@ class LogSink final : public RunSink {
   LogSinkOptions options_;
   RunStart start_;
   std::chrono::steady_clock::time_point started_;
-  std::int64_t skipped_ = 0;  // updates, up to the last line
+  IntervalMeans interval_;  // since the last line
 };
 
 }  // namespace piton

@@ -2,11 +2,13 @@
 //
 // A sink receives the events of its rank, in order, on the thread that drives the trainer:
 //
-//   on_message*  on_start  ( on_part*  on_step  ( on_part*  on_validation )?  on_save? )* on_finish
+//   on_message*  on_start  ( on_part*  on_step  ( on_part*  on_validation )?  on_save? )*
+//   ( on_part*  on_validation )?  on_finish
 //
-// with messages at any time. A save in the background (--async-save) is reported when it is over:
-// before a later step, or before on_finish. Messages come only on the first rank: all ranks would
-// say the same. An error ends a run without on_finish. An exception of a sink ends the run.
+// with messages at any time. The last evaluation is of the test set. A save in the background
+// (--async-save) is reported when it is over: before a later step, or before on_finish. Messages
+// come only on the first rank: all ranks would say the same. An error ends a run without on_finish.
+// An exception of a sink ends the run.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +46,11 @@ struct RunPart {
   std::int64_t micro_batches = 1;  // of the step or the batch of the evaluation
 };
 
+// Samples that a run does not train on.
+enum class HeldOutSet : std::uint8_t { kValidation, kTest };
+
 struct RunValidation {
+  HeldOutSet set = HeldOutSet::kValidation;
   std::int64_t iteration = 0;  // done before
   // Mean over the tokens of all batches and ranks; unset: the stage has none.
   std::optional<double> loss;

@@ -72,17 +72,19 @@ void TensorBoardSink::on_step(const StepMetrics& metrics) {
 }
 
 void TensorBoardSink::on_validation(const RunValidation& validation) {
+  const std::string set = validation.set == HeldOutSet::kTest ? "test" : "validation";
+  const std::string loss = "lm loss " + set;
+  const std::string perplexity = loss + " ppl";
   if (validation.loss) {
-    std::vector<EventScalar> scalars{{"lm loss validation", *validation.loss}};
+    std::vector<EventScalar> scalars{{loss, *validation.loss}};
     if (!labels_texts_) {  // bounded as in Megatron-LM
-      scalars.push_back({"lm loss validation ppl", std::exp(std::min(20.0, *validation.loss))});
+      scalars.push_back({perplexity, std::exp(std::min(20.0, *validation.loss))});
     }
     append(event_record(wall_time(), validation.iteration, scalars));
   }
   for (const ObjectiveFigure& one : validation.figures) {
     if (one.count == 0) continue;
-    append(
-        event_record(wall_time(), validation.iteration, {{one.name + " validation", one.mean()}}));
+    append(event_record(wall_time(), validation.iteration, {{one.name + " " + set, one.mean()}}));
   }
 }
 

@@ -2,7 +2,7 @@
 //
 //   "lm loss", "learning-rate", "grad-norm", "loss-scale", "batch-size", "iteration-time"
 //   (seconds), "tokens-per-second", "mem-allocated-bytes" (the arena's highest), "lm loss
-//   validation", "lm loss validation ppl"
+//   validation", "lm loss validation ppl"; "test" in place of "validation" for the test set
 //
 // Each start of a run makes a new file. That of a resume invalidates the steps that are done again,
 // so no step is shown twice. All tags count iterations, because invalidation has one step for all

@@ -22,7 +22,8 @@ expect(RUN ${rows} --remove-duplicates CODE 0 OUT "rows_text_document.bin: 2 doc
 set(run pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --seq-length 32 --train-iters 2
         --micro-batch-size 2 --eval-iters 1)
 expect(RUN ${run} --tokenizer-type ByteTokenizer CODE 0
-       ERR "one document to divide by --split 969, 30, 1: each set gets a stretch" "validation loss")
+       ERR "one document to divide by --split 969, 30, 1: each set gets a stretch" "validation loss at iteration 2 [|]"
+           "validation loss at iteration 2 on test set [|] lm loss value: ")
 expect(RUN ${run} --tokenizer-type ByteTokenizer --split 50,50,0 CODE 0 ERR "the first 4250 to train")
 
 # By its file; under another tokenizer; with the card of another corpus; without one.
@@ -68,7 +69,9 @@ expect(RUN ${blend} --data-path 0.1 ${a} 0.9 ${b} CODE 2
 expect(RUN ${blend} --data-path ${a} CODE 2 ERR "--data-path: [^\n]* has 2 corpora, weights 0.9, 0.1, this run has 1 corpus;")
 expect(RUN ${blend} --data-path ${b} CODE 2 ERR "this run has 1 corpus;")
 expect(RUN ${blend} --data-path ${a} ${b} CODE 2 ERR "this run has 2 corpora;")
-expect(RUN ${blend} --train-weighted-split-paths "T: 0.9 0:0.9 ${a}, 0.1 0:1 ${b}" CODE 2
+set(weighted --train-weighted-split-paths "T: 0.9 0:0.9 ${a}, 0.1 0:1 ${b}")
+expect(RUN ${blend} ${weighted} CODE 2 ERR "--split: divides --data-path, and --train-weighted-split-paths [^\n]* leave one of them out")
+expect(RUN ${blend} ${weighted} --split 969,30,1 CODE 2
        ERR "this run has 2 corpora, weights 0.9, 0.1, of each 0:0.9, 0:1;")
 expect(RUN ${blend} --data-path 0.9 ${b} 0.1 ${a} CODE 3 ERR "corpus [^\n]*other_text_document has changed since the checkpoint")
 expect(RUN ${blend} --data-path 0.9 ${a} 0.1 ${b} 0.1 ${b} CODE 2 ERR "this run has 3 corpora")

@@ -10,6 +10,7 @@ namespace piton {
 namespace {
 
 using test::LinesLog;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -72,6 +73,35 @@ TEST(LogLines, CountTheUpdatesSkippedSinceTheLineBefore) {
   EXPECT_THAT(log.lines, ElementsAre(HasSubstr("skipped iterations: 2 |"),
                                      HasSubstr("skipped iterations: 0 |"),
                                      HasSubstr("skipped iterations: 1 |")));
+}
+
+// As in Megatron-LM: losses of the steps with an update, and times of all.
+TEST(LogLines, HaveTheMeansSinceTheLineBefore) {
+  LinesLog log;
+  LogSink sink(log, {.interval = 3});
+  sink.on_start({.iteration = 0, .train_iters = 12});
+  const auto step = [&](std::int64_t iteration, double loss, double ms, std::int64_t skipped) {
+    sink.on_step({.iteration = iteration,
+                  .lm_loss = loss,
+                  .grad_norm = loss,
+                  .tokens_per_second = 1e6 / ms,  // 1000 tokens
+                  .elapsed_ms = ms,
+                  .skipped = skipped,
+                  .figures = {{.name = "accuracy", .sum = loss, .count = 1}}});
+  };
+  step(1, 2, 100, 0);
+  step(2, 9, 200, 1);
+  step(3, 4, 300, 1);
+  step(4, 5, 400, 2);
+  step(5, 6, 400, 3);
+  step(6, 7, 400, 4);
+  EXPECT_THAT(
+      log.lines,
+      ElementsAre(AllOf(HasSubstr("iteration (ms): 200.0 |"), HasSubstr("lm loss: 3.000000E+00 |"),
+                        HasSubstr("grad norm: 4.000 |"), HasSubstr("accuracy: 5.000000E+00 |"),
+                        HasSubstr("tokens per second: 5000 |")),
+                  AllOf(HasSubstr("lm loss: 6.000000E+00 |"),
+                        HasSubstr("number of skipped iterations: 3 |"))));
 }
 
 TEST(LogLines, CountTheTimeLeftFromTheStepsOfThisProcess) {

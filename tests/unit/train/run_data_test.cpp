@@ -123,7 +123,7 @@ TEST_F(RunDataTest, TakesSamplesOfAProgramForTrainingAndValidation) {
   };
   const RunPlan plan = make_run_plan(options, 1, 0);
   RunData data(options, plan, nullptr, log_, {.own = {"ones", make, make}});
-  EXPECT_TRUE(data.has_validation());
+  EXPECT_TRUE(data.has(HeldOutSet::kValidation));
   EXPECT_THAT(
       message_of(
           Fault::kUsage,
@@ -132,8 +132,8 @@ TEST_F(RunDataTest, TakesSamplesOfAProgramForTrainingAndValidation) {
 }
 
 TEST_F(RunDataTest, RefusesWhatCannotBeTrainedOn) {
-  EXPECT_TRUE(open()->has_validation());
-  EXPECT_FALSE(open({"--eval-iters", "0"})->has_validation());
+  EXPECT_TRUE(open()->has(HeldOutSet::kValidation));
+  EXPECT_FALSE(open({"--eval-iters", "0"})->has(HeldOutSet::kValidation));
   EXPECT_THAT(message_of(Fault::kData,
                          [&] {
                            open({"--split", "100,0,0"});

@@ -87,6 +87,25 @@ TEST_F(TrainerTest, OpensStepsEvaluatesSavesAndGoesOnWhereItWas) {
   EXPECT_THAT(second.messages, Contains(HasSubstr("resumed " + run_folder())));
 }
 
+TEST_F(TrainerTest, EvaluatesTheTestSetAsItDoesTheFirstOfValidation) {
+  const std::string other = (folder_ / "other").string();
+  test::write_small_corpus(other, 60, 1);
+  PretrainOptions tests = options();
+  tests.data.split = DataOptions().split;
+  tests.data.data_path.clear();
+  tests.data.train_data_path = tests.data.valid_data_path = {prefix().string()};
+  PretrainOptions validates = tests;
+  validates.data.valid_data_path = {other};
+  tests.data.test_data_path = {other};
+  EventSink sink;
+  Trainer trainer(own_.machine(), tests, {&sink});
+  Trainer trainer_of_other(own_.machine(), validates, {});
+  EXPECT_EQ(trainer.test(), trainer_of_other.evaluate());
+  EXPECT_NE(trainer.test(), trainer.evaluate());
+  EXPECT_EQ(trainer_of_other.test(), std::nullopt);
+  EXPECT_THAT(sink.events, Contains("test 0"));
+}
+
 // The last id of NullTokenizer ends a document, and --eod-mask-loss leaves it out.
 TEST_F(TrainerTest, SaysThatNoValidationLossIsThereIfAllLabelsAreMasked) {
   IndexedWriter writer((folder_ / "ends").string(), IdType::kUint16);
@@ -98,6 +117,7 @@ TEST_F(TrainerTest, SaysThatNoValidationLossIsThereIfAllLabelsAreMasked) {
   PretrainOptions masked =
       options({"--tokenizer-type", "NullTokenizer", "--vocab-size", "199", "--eod-mask-loss",
                "--eval-interval", "2", "--train-iters", "2", "--save", run_folder()});
+  masked.data.split = DataOptions().split;
   masked.data.data_path.clear();
   masked.data.train_data_path = {prefix().string()};
   masked.data.valid_data_path = {(folder_ / "ends").string()};
@@ -262,12 +282,18 @@ TEST_F(TrainerTest, SavesTheWeightsAloneAndGoesOnFromThemWhenAsked) {
     trainer.save();
   }
   EXPECT_NE(optimizer_hash(find_checkpoint(run_folder())), "");
+  {  // of which a schedule is no part either
+    EventSink sink;
+    Trainer trainer(own_.machine(), again({"--no-load-optim", "--lr-decay-iters", "3"}), {&sink});
+    EXPECT_THAT(sink.messages, Contains(HasSubstr("tokens, a new optimizer, last loss")));
+    EXPECT_THAT(sink.messages, Contains(HasSubstr("from its first step on (--no-load-optim)")));
+  }
   Trainer tuned(own_.machine(), options({"--finetune", "--load", saved.string()}), {});
   EXPECT_EQ(tuned.state().iteration, 0);
   const auto refusal = [&](const std::vector<std::string>& words) {
     return message_of(Fault::kUsage, [&] { Trainer(own_.machine(), options(words), {}); });
   };
-  EXPECT_THAT(refusal({"--no-save-optim"}), HasSubstr("--no-save-optim: need --save DIR"));
+  EXPECT_THAT(refusal({"--no-save-optim"}), HasSubstr("--no-save-optim: needs --save DIR"));
   EXPECT_THAT(refusal({"--no-save-optim", "--save", whole, "--ema-decay", "0.9"}),
               HasSubstr("--no-save-optim: leaves out the moving average of --ema-decay"));
 }
