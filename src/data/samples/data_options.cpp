@@ -37,6 +37,15 @@ void check_instruction_options(const DataOptions& options) {
          "contradicts --full-shuffle-instruction-dataset; leave one of them out");
 }
 
+// Than the default. Spaces say nothing.
+bool divides_otherwise(const DataOptions& options) {
+  const auto without_spaces = [](std::string text) {
+    std::erase(text, ' ');
+    return text;
+  };
+  return without_spaces(options.split) != without_spaces(DataOptions().split);
+}
+
 }  // namespace
 
 void check_data_options(const DataOptions& options) {
@@ -52,7 +61,7 @@ void check_data_options(const DataOptions& options) {
                 "data: got more than one of --data-path, --train-data-path (and its like) and "
                 "--train-weighted-split-paths (and its like); use one way to name corpora");
   }
-  if (apart + weighted > 0 && options.split != DataOptions().split) {
+  if (apart + weighted > 0 && divides_otherwise(options)) {
     throw Error(
         Fault::kUsage,
         "--split: divides --data-path, and {} names each set by itself; leave one of them "
