@@ -138,6 +138,11 @@ void ModelConfig::check() const {
   positive(heads, "--num-attention-heads");
   positive(groups, "--num-query-groups");
   positive(head_size, "--kv-channels");
+  if (vocabulary == 0)
+    throw Error(Fault::kUsage,
+                "--vocab-size: not given, and no tokenizer says it; name the tokenizer of the "
+                "corpus (--tokenizer-name-or-path, --tokenizer-type), or give its number of "
+                "tokens");
   positive(vocabulary, "--vocab-size");
   positive(max_positions, "--max-position-embeddings");
   check_size(*this);

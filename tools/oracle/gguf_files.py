@@ -567,6 +567,9 @@ def models():
         "minicpm": hf.GOLDEN["minicpm"],
         "minicpm4": hf.GOLDEN["minicpm4"],
         "minicpm4-long": lambda: published_models.minicpm4(127, num_hidden_layers=3, intermediate_size=54),
+        # Its turns, and a magnitude that is not that of the formula.
+        "llama-yarn-turns": lambda: hf.llama_like("Llama", rope_parameters={**hf.YARN, "beta_fast": 8.0, "beta_slow": 2.0,
+                                                                             "attention_factor": 1.3}),
         "deepseek-v2": lambda: hf.deepseek_v2(rope_parameters=yarn),
         "deepseek-v2-plain": lambda: hf.deepseek_v2(q_lora_rank=14, rope_parameters=plain_angles, routed_scaling_factor=3.0),
         "deepseek-v2-dense": hf.GOLDEN["deepseek-v2-ranks"],

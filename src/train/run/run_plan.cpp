@@ -34,6 +34,10 @@ void check_length(const LoopOptions& loop) {
                   loop.train_iters, *loop.train_samples);
     }
   } else {
+    if (loop.train_iters == 0)
+      throw Error(Fault::kUsage,
+                  "--train-iters: got 0, wanted 1 or more; or give --train-samples N or "
+                  "--num-train-epochs N");
     check_range("--train-iters", loop.train_iters, 1);
   }
 }
