@@ -28,6 +28,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
     caller.over();
     return result;
   }
+  const bool was_over = trainer.done() || trainer.stops_early();
   std::string why;  // reason to stop before the end
   while (!trainer.done() && !trainer.stops_early()) {
     const StopRequest request = trainer.agreed_stop(caller.stop());
@@ -47,7 +48,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
   // Also where nothing was left to do: --save may be another folder than --load.
   const bool has_state = trainer.state().iteration > 0;
   if (!loop.save.empty() && has_state && !trainer.is_saved()) trainer.save();
-  if (trainer.done() || trainer.stops_early()) trainer.test();
+  if (!was_over && (trainer.done() || trainer.stops_early())) trainer.test();
   trainer.finish();
   caller.over();
   if (trainer.stops_early() && !trainer.done()) {

@@ -1,5 +1,7 @@
 #include "train/sinks/interval_means.h"
 
+#include <cmath>
+
 #include "base/error.h"
 
 namespace piton {
@@ -13,6 +15,7 @@ void IntervalMeans::add(const StepMetrics& step) {
     loss_sum_ += step.lm_loss;
   }
   ++steps_;
+  if (!std::isfinite(step.lm_loss)) ++not_finite_;
   milliseconds_ += step.elapsed_ms;
   tokens_ += step.tokens_per_second * step.elapsed_ms;
   operations_ += step.model_tflops * step.elapsed_ms;

@@ -9,6 +9,12 @@
 
 namespace piton {
 
+// Of the steps since a line.
+struct IntervalCounts {
+  std::int64_t skipped = 0;     // updates
+  std::int64_t not_finite = 0;  // losses
+};
+
 class IntervalMeans {
  public:
   // `earlier_skipped`: updates that the run skipped before its next step.
@@ -19,13 +25,14 @@ class IntervalMeans {
   // The last step with these means in place of its loss, its times and its rates. The mean loss is
   // of all steps if all updates were skipped. There must be a step.
   StepMetrics means() const;
-  std::int64_t skipped() const { return last_.skipped - skipped_before_; }
+  IntervalCounts counts() const { return {last_.skipped - skipped_before_, not_finite_}; }
 
  private:
   StepMetrics last_;
   std::int64_t skipped_before_;
   std::int64_t steps_ = 0;
   std::int64_t updates_ = 0;
+  std::int64_t not_finite_ = 0;
   double loss_sum_ = 0;          // of the steps with an update
   double skipped_loss_sum_ = 0;  // of the others
   double milliseconds_ = 0;

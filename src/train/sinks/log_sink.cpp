@@ -45,18 +45,18 @@ double unsigned_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-std::string megatron_line(const RunStart& start, const StepMetrics& metrics, std::int64_t skipped,
-                          double seconds) {
+std::string megatron_line(const RunStart& start, const StepMetrics& metrics,
+                          const IntervalCounts& counts, double seconds) {
   return fmt::format(
       "iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | "
       "learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: {:.1f} | "
-      "grad norm: {:.3f}{} | number of skipped iterations: {} | tokens per second: {:.0f} | "
-      "TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {} |",
+      "grad norm: {:.3f}{} | number of skipped iterations: {} | number of nan iterations: {} | "
+      "tokens per second: {:.0f} | TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {} |",
       metrics.iteration, start.train_iters, metrics.consumed_samples, metrics.elapsed_ms,
       metrics.learning_rate, metrics.global_batch, unsigned_nan(metrics.lm_loss),
-      metrics.loss_scale, unsigned_nan(metrics.grad_norm), optional_figures(metrics), skipped,
-      metrics.tokens_per_second, metrics.model_tflops, 100 * metrics.share_of_peak,
-      hours_text(seconds_left(start, metrics.iteration, seconds)));
+      metrics.loss_scale, unsigned_nan(metrics.grad_norm), optional_figures(metrics),
+      counts.skipped, counts.not_finite, metrics.tokens_per_second, metrics.model_tflops,
+      100 * metrics.share_of_peak, hours_text(seconds_left(start, metrics.iteration, seconds)));
 }
 
 std::string brief_line(const RunStart& start, const StepMetrics& metrics, double seconds) {
@@ -87,7 +87,7 @@ void LogSink::on_step(const StepMetrics& metrics) {
   const double seconds = seconds_since(started_);
   const StepMetrics means = interval_.means();
   log_.info(options_.brief ? brief_line(start_, means, seconds)
-                           : megatron_line(start_, means, interval_.skipped(), seconds));
+                           : megatron_line(start_, means, interval_.counts(), seconds));
   interval_ = IntervalMeans(metrics.skipped);
   log_timers(metrics.timers);
 }

@@ -15,9 +15,9 @@ namespace piton {
 std::int64_t seconds_left(const RunStart& start, std::int64_t iteration, double seconds);
 
 // "iteration        3/      12 | consumed samples: ... |", as printed by Megatron-LM, followed by
-// its rates and the time left. `skipped`: updates since the last line.
-std::string megatron_line(const RunStart& start, const StepMetrics& metrics, std::int64_t skipped,
-                          double seconds);
+// its rates and the time left.
+std::string megatron_line(const RunStart& start, const StepMetrics& metrics,
+                          const IntervalCounts& counts, double seconds);
 
 // "iteration 3/12 | loss 5.5412 | ...", which fits 120 columns.
 std::string brief_line(const RunStart& start, const StepMetrics& metrics, double seconds);

@@ -30,11 +30,12 @@ const StepMetrics kStep{.iteration = 7,
                         .skipped = 1};
 
 TEST(LogLines, AreMegatronsOrBrief) {
-  EXPECT_EQ(megatron_line(kStart, kStep, 1, 3650),
+  EXPECT_EQ(megatron_line(kStart, kStep, {.skipped = 1, .not_finite = 2}, 3650),
             "iteration        7/      12 | consumed samples:           28 | elapsed time per "
             "iteration (ms): 250.3 | learning rate: 3.000E-04 | global batch size:     4 | "
             "lm loss: 5.500000E+00 | loss scale: 1.0 | grad norm: 1.250 | number of skipped "
-            "iterations: 1 | tokens per second: 1234 | TFLOP/s: 0.500 | share of peak: 80.0 % | "
+            "iterations: 1 | number of nan iterations: 2 | tokens per second: 1234 | TFLOP/s: "
+            "0.500 | share of peak: 80.0 % | "
             "time left: 1:00:50 |");
   EXPECT_EQ(brief_line(kStart, kStep, 10),
             "iteration 7/12 | loss 5.5000 | lr 3.00e-04 | grad norm 1.25 | 1234 tokens/s "
@@ -44,8 +45,8 @@ TEST(LogLines, AreMegatronsOrBrief) {
 TEST(LogLines, GiveNoSignToWhatIsNoNumber) {
   StepMetrics step = kStep;
   step.lm_loss = step.grad_norm = -std::numeric_limits<double>::quiet_NaN();
-  EXPECT_THAT(megatron_line(kStart, step, 0, 10), HasSubstr("lm loss: NAN | "));
-  EXPECT_THAT(megatron_line(kStart, step, 0, 10), HasSubstr("grad norm: nan | "));
+  EXPECT_THAT(megatron_line(kStart, step, {}, 10), HasSubstr("lm loss: NAN | "));
+  EXPECT_THAT(megatron_line(kStart, step, {}, 10), HasSubstr("grad norm: nan | "));
   EXPECT_THAT(brief_line(kStart, step, 10), HasSubstr("loss nan | "));
   EXPECT_THAT(brief_line(kStart, step, 10), HasSubstr("grad norm nan | "));
 }
@@ -55,7 +56,7 @@ TEST(LogLines, HaveTheFiguresThatAreAskedFor) {
   step.num_zeros = 12;
   step.params_norm = 3.45678;
   const char* const both = " | num zeros: 12.0 | params norm: 3.457 | ";
-  EXPECT_THAT(megatron_line(kStart, step, 0, 10),
+  EXPECT_THAT(megatron_line(kStart, step, {}, 10),
               HasSubstr(std::string("grad norm: 1.250") + both + "number of skipped"));
   EXPECT_THAT(brief_line(kStart, step, 10),
               HasSubstr(std::string("grad norm 1.25") + both + "1234 tokens/s"));
@@ -97,11 +98,12 @@ TEST(LogLines, HaveTheMeansSinceTheLineBefore) {
   step(6, 7, 400, 4);
   EXPECT_THAT(
       log.lines,
-      ElementsAre(AllOf(HasSubstr("iteration (ms): 200.0 |"), HasSubstr("lm loss: 3.000000E+00 |"),
-                        HasSubstr("grad norm: 4.000 |"), HasSubstr("accuracy: 5.000000E+00 |"),
-                        HasSubstr("tokens per second: 5000 |")),
-                  AllOf(HasSubstr("lm loss: 6.000000E+00 |"),
-                        HasSubstr("number of skipped iterations: 3 |"))));
+      ElementsAre(
+          AllOf(HasSubstr("iteration (ms): 200.0 |"), HasSubstr("lm loss: 3.000000E+00 |"),
+                HasSubstr("grad norm: 4.000 |"), HasSubstr("accuracy: 5.000000E+00 |"),
+                HasSubstr("tokens per second: 5000 |")),
+          AllOf(HasSubstr("lm loss: 6.000000E+00 |"),
+                HasSubstr("number of skipped iterations: 3 | number of nan iterations: 0 |"))));
 }
 
 TEST(LogLines, CountTheTimeLeftFromTheStepsOfThisProcess) {
