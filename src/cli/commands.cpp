@@ -111,7 +111,7 @@ constexpr Command kCommands[] = {
      run_serve},
     {"score", "--load DIR FILE", "computes how likely a text is for a model",
      "--load run book.txt\n"
-     "--load run --json-keys text valid.jsonl",
+     "--load run valid.jsonl --json-keys text",
      "load json-keys ids-file json", run_score},
     {"classify", "--load DIR FILE", "gives each text of a file its label, by a classifier",
      "--load run lines.txt\n"

@@ -11,6 +11,9 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
+// As Hugging Face's tokenizers do, by which lm-evaluation-harness encodes.
+constexpr EncodeOptions kParsed{.parse_special_tokens = true};
+
 class RequestMaker {
  public:
   RequestMaker(const TextReader& model, const TaskData& data, const RequestRules& rules)
@@ -53,7 +56,7 @@ class RequestMaker {
     // A template writes special tokens itself, often also the one that begins a text.
     const bool begins = data_.is_chat && !begin_.empty() && text.starts_with(begin_);
     Ids ids = begins ? Ids() : before_;
-    model_.tokenizer().encode(text, {.parse_special_tokens = data_.is_chat}, ids);
+    model_.tokenizer().encode(text, kParsed, ids);
     return ids;
   }
 
@@ -101,7 +104,7 @@ class RequestMaker {
   void add_pair(std::string_view context, std::string_view continuation) {
     if (context.empty()) {
       const std::int32_t first = prefix_token();
-      Ids ids = model_.tokenizer().encode(continuation);
+      Ids ids = model_.tokenizer().encode(continuation, kParsed);
       if (ids.empty() || ids.front() != first) ids.insert(ids.begin(), first);
       const std::size_t scored = ids.size() - 1;
       return add_divided(std::move(ids), scored);
@@ -115,7 +118,7 @@ class RequestMaker {
 
   // The last token of `continuation` right after the context.
   void add_last_token(std::string_view context, std::string_view continuation) {
-    const Ids last = model_.tokenizer().encode(continuation);
+    const Ids last = model_.tokenizer().encode(continuation, kParsed);
     if (last.empty()) throw Error(Fault::kData, "{}: a choice is empty", where());
     Ids ids = encoded(context);
     ids.push_back(last.back());
@@ -123,18 +126,13 @@ class RequestMaker {
   }
 
   void add_conversation(std::string_view text) {
-    Ids ids = model_.tokenizer().encode(text, {.parse_special_tokens = true});
+    Ids ids = model_.tokenizer().encode(text, kParsed);
     if (ids.empty()) throw Error(Fault::kData, "{}: the conversation has no token", where());
     add_given(std::move(ids), model_.longest_sequence());
   }
 
   void add_prompt(std::string_view prompt) {
     const std::int64_t room = model_.longest_sequence() - rules_.max_new_tokens;
-    if (room < 1)
-      throw Error(Fault::kUsage,
-                  "--max-new-tokens: got {}, and the model reads {} tokens; wanted fewer, so that "
-                  "there is room for a prompt",
-                  rules_.max_new_tokens, model_.longest_sequence());
     Ids ids = encoded(prompt);
     if (ids.empty()) ids = {prefix_token()};
     add_given(std::move(ids), room);
@@ -185,8 +183,17 @@ class RequestMaker {
 
 }  // namespace
 
+void check_room(const TextReader& model, const Task& task, std::int64_t max_new_tokens) {
+  if (task.kind != TaskKind::kGeneration || max_new_tokens < model.longest_sequence()) return;
+  throw Error(Fault::kUsage,
+              "{}: an answer has up to {} tokens, and the model reads {}; give fewer by "
+              "--max-new-tokens, so that there is room for a prompt, or leave the task out",
+              task.name, max_new_tokens, model.longest_sequence());
+}
+
 std::vector<EvaluationRequest> make_requests(const TextReader& model, const TaskData& data,
                                              const RequestRules& rules) {
+  check_room(model, data.task, rules.max_new_tokens);
   if (rules.overlapping_eval < 0 || rules.overlapping_eval > model.longest_sequence())
     throw Error(Fault::kUsage, "--overlapping-eval: got {}, wanted 1 to {}, or 0 for none",
                 rules.overlapping_eval, model.longest_sequence());

@@ -32,8 +32,11 @@ struct RequestRules {
   std::int64_t answers = 1;         // kGeneration: to each question
 };
 
+// Throws Error(kUsage) if the answer to a task that generates leaves no room for a prompt.
+void check_room(const TextReader& model, const Task& task, std::int64_t max_new_tokens);
+
 // The requests of all samples, in their order. Throws Error(kData) for a continuation that has no
-// token, or more than the model reads; Error(kUsage) if max_new_tokens leaves no room for a prompt.
+// token, or more than the model reads; as check_room().
 std::vector<EvaluationRequest> make_requests(const TextReader& model, const TaskData& data,
                                              const RequestRules& rules);
 

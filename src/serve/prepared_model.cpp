@@ -56,7 +56,8 @@ PreparedModel::PreparedModel(Model& model, Names names, std::int64_t texts)
 std::vector<std::int32_t> PreparedModel::encode_prompt(const std::string& text) const {
   const Tokenizer& words = tokenizer();
   const bool add = model_.special_tokens().add;
-  std::vector<std::int32_t> ids = words.encode(text, {.add_special_tokens = add});
+  std::vector<std::int32_t> ids =
+      words.encode(text, {.add_special_tokens = add, .parse_special_tokens = true});
   if (!ids.empty()) return ids;
   // Nothing to continue: a text begins as a document does.
   const SpecialIds& special = words.special();

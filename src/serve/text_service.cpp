@@ -263,7 +263,8 @@ HttpAnswer TextService::tokenize(const HttpRequest& request) const {
   const bool special = fields.flag("add_special_tokens").value_or(true);
   fields.refuse_others();
   const std::vector<std::int32_t> ids =
-      special ? model_.encode_prompt(*text) : model_.tokenizer().encode(*text);
+      special ? model_.encode_prompt(*text)
+              : model_.tokenizer().encode(*text, {.parse_special_tokens = true});
   return json_answer(
       {{"count", ids.size()}, {"max_model_len", model_.longest_sequence()}, {"tokens", ids}});
 }

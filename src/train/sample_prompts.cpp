@@ -11,6 +11,7 @@
 #include "generate/batched_engine.h"
 #include "generate/generator.h"
 #include "generate/inference.h"
+#include "rollouts/questions.h"
 #include "text/chat/chat_tokens.h"
 #include "text/chat/conversations.h"
 #include "text/chat/turn_ends.h"
@@ -65,7 +66,8 @@ SamplePrompts::SamplePrompts(const SamplePromptOptions& options, const PromptRea
 }
 
 void SamplePrompts::read_conversations_of(const std::string& text, const PromptReading& reading) {
-  for (const ChatInput& input : read_conversations(text, options_.file)) {
+  for (ChatInput& input : read_conversations(text, options_.file)) {
+    input.messages = without_answer(std::move(input.messages));
     const ChatTemplate chosen = template_for(reading, !input.tools.is_null());
     const RenderedChat chat = chosen.render(input, /*add_generation_prompt=*/true);
     prompts_.push_back(shown(input));
@@ -82,8 +84,8 @@ void SamplePrompts::read_lines(const std::string& text, const PromptReading& rea
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty()) continue;
     prompts_.push_back(line);
-    ids_.push_back(
-        reading.tokenizer.encode(line, {.add_special_tokens = reading.adds_special_tokens}));
+    ids_.push_back(reading.tokenizer.encode(
+        line, {.add_special_tokens = reading.adds_special_tokens, .parse_special_tokens = true}));
   }
 }
 

@@ -369,6 +369,7 @@ int run_eval(Invocation& invocation) {
       make_needle_samples(data, evaluated.tokenizer(), evaluated.longest_sequence());
     rules.push_back(rules_for(options, data.task, leads));
     rules.back().shares = replicas.shares();
+    check_room(evaluated, data.task, rules.back().requests.max_new_tokens);
     planned.push_back({data, reading_rules(evaluated, rules.back()), rules.back().sampling});
   }
   const EvaluatedSource source = source_of(options, evaluated.tokenizer(), engine.world());

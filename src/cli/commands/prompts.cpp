@@ -37,7 +37,9 @@ std::vector<std::int32_t> parse_prompt_ids(const std::string& text) {
 
 Prompt encoded(std::string text, const Tokenizer& tokenizer, bool add_special_tokens) {
   Prompt prompt{.text = std::move(text)};
-  prompt.ids = tokenizer.encode(prompt.text, {.add_special_tokens = add_special_tokens});
+  // As of Transformers, vLLM and llama.cpp: who writes a prompt writes its special tokens too.
+  prompt.ids = tokenizer.encode(
+      prompt.text, {.add_special_tokens = add_special_tokens, .parse_special_tokens = true});
   if (!prompt.ids.empty()) return prompt;
   // Nothing to continue: start as a document starts, with <s> or after the end of another document.
   const SpecialIds& special = tokenizer.special();

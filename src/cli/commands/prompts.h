@@ -34,8 +34,8 @@ struct PromptOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"prompt",
-             "text to continue (- or not given: standard input; \"\": start from the model's first "
-             "token)",
+             "text to continue; special tokens in it become their ids (- or not given: standard "
+             "input; \"\": start from the model's first token)",
              {.placeholder = "TEXT"}},
       prompt);
     v(Option{"prompt-ids", "token ids to continue, separated by commas", {.placeholder = "1,2,3"}},

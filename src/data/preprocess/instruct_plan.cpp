@@ -169,6 +169,18 @@ std::string work_of(const PreprocessOptions& options, const InstructPlan& plan) 
       instruct.enable_thinking, number(lengths_of(instruct).cutoff), number(instruct.seq_length));
 }
 
+constexpr std::size_t kMostShown = 4000;  // bytes of the first sample
+
+// As JSON, so that a line of the log stays one; its beginning, if it is long.
+std::string shortened(std::string text) {
+  const std::size_t size = text.size();
+  if (size > kMostShown) text.resize(kMostShown);
+  std::string shown =
+      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore);
+  if (size > kMostShown) shown += fmt::format("... ({} bytes)", size);
+  return shown;
+}
+
 // The first sample, with the text that is learned between [learned: and ].
 std::string shown(const TaughtText& sample, const Tokenizer& tokenizer) {
   std::string text;
@@ -202,14 +214,12 @@ void report_first(const PreprocessOptions& options, const Tokenizer& tokenizer,
     if (plan.handler->form == SampleForm::kLabels) {
       log.info(fmt::format("first sample: {} tokens, label {}: {}", samples.at(0).ids.size(),
                            shown_label(plan.labels, conversation),
-                           nlohmann::json(tokenizer.decode(samples[0].ids))
-                               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+                           shortened(tokenizer.decode(samples[0].ids))));
       return;
     }
     log.info(fmt::format("first sample: {} tokens, {} of them learned: {}",
                          samples.at(0).ids.size(), taught_tokens(samples[0]),
-                         nlohmann::json(shown(samples[0], tokenizer))
-                             .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+                         shortened(shown(samples[0], tokenizer))));
     if (options.instruct.prompt_type.empty()) return;
     const std::string difference =
         difference_from_model(options.chat_templates, tokenizer, conversation, samples[0]);

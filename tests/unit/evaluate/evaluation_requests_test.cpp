@@ -80,8 +80,10 @@ TEST(EvaluationRequests, OfPromptsLeaveRoomForTheAnswer) {
   const auto requests = make_requests(model, data, {.max_new_tokens = 3});
   EXPECT_EQ(texts_of(model, requests[0].text), Pair("56789", ""));
   EXPECT_TRUE(requests[0].cut);
-  EXPECT_THAT(message_of(Fault::kUsage, [&] { make_requests(model, data, {.max_new_tokens = 8}); }),
-              HasSubstr("--max-new-tokens: got 8, and the model reads 8 tokens"));
+  EXPECT_THAT(
+      message_of(Fault::kUsage, [&] { make_requests(model, data, {.max_new_tokens = 8}); }),
+      HasSubstr(
+          ": an answer has up to 8 tokens, and the model reads 8; give fewer by --max-new-tokens"));
 }
 
 TEST(EvaluationRequests, ScoreTheLastTokenOfAChoice) {
