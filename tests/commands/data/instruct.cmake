@@ -115,6 +115,15 @@ expect(RUN preprocess --input ${WORK}/strange.jsonl ${bytes} --prompt-type empty
 expect(RUN preprocess --input ${WORK}/strange.jsonl ${bytes} --prompt-type empty --handler-name AlpacaStyleInstructionHandler
            --map-keys "{\"prompt\": \"question\", \"response\": \"answer\"}" --output-prefix ${WORK}/s CODE 0 OUT "s_packed_labels_document.bin: 1 documents, 2 tokens")
 
+# MindSpeed-LLM's line for pairs: "" is a field that no record has.
+file(WRITE ${WORK}/pairs.jsonl "{\"system\": \"s\", \"question\": \"x\", \"chosen\": \"y\", \"rejected\": \"z\"}\n")
+expect(RUN preprocess --input ${WORK}/pairs.jsonl ${bytes} --prompt-type empty --handler-name AlpacaStylePairwiseHandler
+           --map-keys "{\"prompt\":\"question\", \"query\":\"\", \"system\":\"system\"}" --output-prefix ${WORK}/pairs CODE 0
+       OUT "pairs_packed_chosen_labels_document.bin: 1 documents")
+expect(RUN preprocess --input ${WORK}/pairs.jsonl ${bytes} --prompt-type empty --handler-name AlpacaStylePairwiseHandler
+           --map-keys "{\"prompt\":\"\"}" --output-prefix ${WORK}/none CODE 2
+       ERR "--map-keys: \"prompt\" is \"\", wanted the name of a key, since every record has this field")
+
 # Texts of several keys.
 expect(RUN preprocess --input ${WORK}/alpaca.jsonl ${bytes} --handler-name AlpacaPretrainHandler --output-prefix ${WORK}/t CODE 0
        OUT "t_text_document.bin: 9 documents")
