@@ -32,6 +32,7 @@ int run_convert(Invocation& invocation) {
   ConverterFlags others;
   set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
+  others.check(options);
   others.report(invocation.log);
   if (is_launched()) {
     throw Error(Fault::kUsage,

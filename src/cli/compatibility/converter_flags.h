@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/options/options.h"
+#include "convert/convert_options.h"
 
 namespace piton::cli {
 
@@ -21,9 +22,12 @@ class ConverterFlags final : public ForeignOptions {
 
   // Logs a line for each given flag that has no effect here.
   void report(Log& log) const;
+  // Throws Error(kUsage) for a flag without which the result would be another one.
+  void check(const ConvertOptions& options) const;
 
  private:
   std::vector<std::string> notes_;
+  bool has_grouped_experts_ = false;
 };
 
 }  // namespace piton::cli
