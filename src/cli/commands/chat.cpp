@@ -15,6 +15,7 @@
 #include "cli/commands/dialogue.h"
 #include "cli/commands/model_chat_template.h"
 #include "cli/commands/model_to_load.h"
+#include "cli/compatibility/inference_flags.h"
 #include "cli/launch.h"
 #include "cli/terminal/interrupts.h"
 #include "cli/terminal/standard_input.h"
@@ -140,7 +141,10 @@ int run_chat(Invocation& invocation) {
   set.add("Speculative decoding", speculation);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer_options);
+  InferenceFlags others(InferenceCommand::kChat);
+  set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
+  others.report(invocation.log_of_all());
   options.check();
   sampling.settle();
   sampling.check();
@@ -152,6 +156,7 @@ int run_chat(Invocation& invocation) {
   layout.drafts_later = speculation.draft_mtp > 0;
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer_options, layout,
                                  options.model.lora_load);
+  others.check(model->config(), options.model.load);
   check_is_decoder(model->config(), options.model.load);
   if (!set.given("max-new-tokens"))
     sampling.max_new_tokens = usual_length(sampling.max_new_tokens, model->config());

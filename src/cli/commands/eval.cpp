@@ -11,7 +11,7 @@
 #include "cli/commands/continuation.h"
 #include "cli/commands/eval_options.h"
 #include "cli/commands/model_chat_template.h"
-#include "cli/compatibility/evaluation_flags.h"
+#include "cli/compatibility/inference_flags.h"
 #include "cli/launch.h"
 #include "comm/part_of_world.h"
 #include "evaluate/code_tests.h"
@@ -325,7 +325,7 @@ int run_eval(Invocation& invocation) {
   set.add("Evaluation", options);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
-  EvaluationFlags others;
+  InferenceFlags others(InferenceCommand::kEval);
   set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
   choose_protocol(options, set);

@@ -14,6 +14,7 @@
 #include "cli/commands/constraint_options.h"
 #include "cli/commands/continuation.h"
 #include "cli/commands/prompts.h"
+#include "cli/compatibility/inference_flags.h"
 #include "cli/launch.h"
 #include "cli/terminal/standard_input.h"
 
@@ -194,6 +195,8 @@ int run_generate(Invocation& invocation) {
   set.add("Speculative decoding", speculation);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
+  InferenceFlags others(InferenceCommand::kGenerate);
+  set.set_foreign(&others);
   AdapterFiles adapters;
   invocation.together([&] {
     refuse_more_arguments(invocation.parse(set, general));
@@ -204,8 +207,10 @@ int run_generate(Invocation& invocation) {
   Engine engine(engine_options(general), invocation.log);
   layout.drafts_later = speculation.draft_mtp > 0;
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer, layout, adapters);
+  others.check(model->config(), options.model.load);
   const Speculation drafts(engine.machine(), speculation, *model, layout);
   Log& log = invocation.log_of_all();
+  others.report(log);
   const bool has_text = set.given("prompt");
   if (prompt_options.reads_standard_input(has_text)) share_standard_input(engine.world());
   std::vector<Prompt> prompts;
