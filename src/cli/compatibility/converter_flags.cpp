@@ -108,10 +108,8 @@ std::vector<std::string> ConverterFlags::take(const std::string& name,
   return {};
 }
 
-void ConverterFlags::check(const ConvertOptions& options) const {
-  const std::string& to = options.save_model_type;
-  const bool of_ranks = to == "mg" || (to.empty() && !options.megatron_flag().empty());
-  if (!has_grouped_experts_ || !of_ranks || options.is_torch_dist()) return;
+void ConverterFlags::check(bool rank_files) const {
+  if (!has_grouped_experts_ || !rank_files) return;
   throw Error(Fault::kUsage,
               "--{}: files of ranks have each expert by itself, as a run without this flag loads "
               "them; leave it out, or give --ckpt-format torch_dist, which runs with it and "

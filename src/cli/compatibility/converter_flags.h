@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "base/options/options.h"
-#include "convert/convert_options.h"
 
 namespace piton::cli {
 
@@ -23,7 +22,8 @@ class ConverterFlags final : public ForeignOptions {
   // Logs a line for each given flag that has no effect here.
   void report(Log& log) const;
   // Throws Error(kUsage) for a flag without which the result would be another one.
-  void check(const ConvertOptions& options) const;
+  // `rank_files`: the command writes files of Megatron's ranks.
+  void check(bool rank_files) const;
 
  private:
   std::vector<std::string> notes_;

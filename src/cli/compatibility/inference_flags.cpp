@@ -244,12 +244,7 @@ std::vector<std::string> InferenceFlags::take(const std::string& name,
   return {};
 }
 
-void InferenceFlags::report(Log& log) const {
-  for (const auto& [why, flags] : ignored_)
-    log.info(fmt::format("{}: no meaning here: {}", fmt::join(flags, ", "), why));
-}
-
-void InferenceFlags::check(const ModelConfig& model, const std::string& load) const {
+void InferenceFlags::check(const ModelConfig& model, const std::string& load, Log& log) const {
   const std::map<std::string, std::int64_t> wanted = {
       {"num-layers", model.layers + empty_layers_},
       {"hidden-size", model.hidden},
@@ -262,6 +257,8 @@ void InferenceFlags::check(const ModelConfig& model, const std::string& load) co
     throw Error(Fault::kUsage, "--{}: got {}, but the model of {} has {}; leave the flag out", flag,
                 got, load, wanted.at(flag));
   }
+  for (const auto& [why, flags] : ignored_)
+    log.info(fmt::format("{}: no meaning here: {}", fmt::join(flags, ", "), why));
 }
 
 }  // namespace piton::cli

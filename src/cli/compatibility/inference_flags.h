@@ -21,17 +21,19 @@ enum class InferenceCommand : std::uint8_t { kEval = 1, kGenerate = 2, kChat = 4
 class InferenceFlags final : public ForeignOptions {
  public:
   explicit InferenceFlags(InferenceCommand command) : command_(command) {}
+  // The same, for the words that `set` parses; must outlive its parsing.
+  InferenceFlags(InferenceCommand command, OptionSet& set) : command_(command) {
+    set.set_foreign(this);
+  }
 
   // Those of a table, the options of a model, and what `piton pretrain` takes.
   std::optional<int> words(std::string_view name) const override;
   std::vector<std::string> take(const std::string& name,
                                 const std::vector<std::string>& values) override;
 
-  // Logs a line for each reason why given flags have no effect here.
-  void report(Log& log) const;
   // Throws Error(kUsage) for the first flag whose size differs from that of `model`. `load`: the
-  // name of the model in the message.
-  void check(const ModelConfig& model, const std::string& load) const;
+  // name of the model in the message. Logs a line for each reason why given flags have no effect.
+  void check(const ModelConfig& model, const std::string& load, Log& log) const;
 
  private:
   void ignore(const std::string& name, std::string_view why);

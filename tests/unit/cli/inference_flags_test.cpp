@@ -82,11 +82,12 @@ TEST(InferenceFlags, StandForOptionsOrAreChecked) {
   EXPECT_THAT(flags.take("micro-batch-size", {"3"}), ElementsAre("--batch-size", "3"));
   EXPECT_THAT(flags.take("no-load-rng", {}), ElementsAre());
   EXPECT_THAT(flags.take("num-layers", {"3"}), ElementsAre());
+  InferenceLog log;
   ModelConfig model;
   model.layers = 3;
-  flags.check(model, "x");
+  flags.check(model, "x", log);
   model.layers = 4;
-  EXPECT_EQ(message_of(Fault::kUsage, [&] { flags.check(model, "x"); }),
+  EXPECT_EQ(message_of(Fault::kUsage, [&] { flags.check(model, "x", log); }),
             "--num-layers: got 3, but the model of x has 4; leave the flag out");
   EXPECT_THAT(message_of(Fault::kUsage, [&] { flags.take("num-layers", {"3x"}); }),
               HasSubstr("got \"3x\", wanted an integer"));
@@ -114,7 +115,7 @@ TEST(InferenceFlags, HaveALineForEachReason) {
     EXPECT_THAT(flags.take(name, {}), ElementsAre());
   flags.take("train-iters", {"5"});
   InferenceLog log;
-  flags.report(log);
+  flags.check({}, "x", log);
   EXPECT_THAT(log.lines,
               ElementsAre("--swiglu, --qk-layernorm: no meaning here: read from the model's files",
                           "--use-mcore-models: no meaning here: there is one model",
@@ -140,13 +141,14 @@ TEST(InferenceFlags, OfInferenceNameWhatItDoes) {
   EXPECT_THAT(chat.take("hf-chat-template", {}), ElementsAre());
   EXPECT_THAT(chat.take("inference-prompt-type", {"qwen"}), ElementsAre("--chat-template", "qwen"));
   EXPECT_THAT(refusal(chat, "task", {"greedy"}), HasSubstr("wanted chat"));
+  InferenceLog log;
   ModelConfig model;
   model.layers = 3;
   chat.take("num-layers", {"5"});
   chat.take("noop-layers", {"3,4"});
-  chat.check(model, "x");
+  chat.check(model, "x", log);
   chat.take("num-experts", {"8"});
-  EXPECT_THAT(message_of(Fault::kUsage, [&] { chat.check(model, "x"); }),
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { chat.check(model, "x", log); }),
               HasSubstr("--num-experts: got 8, but the model of x has 0"));
 }
 
