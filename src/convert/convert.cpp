@@ -68,7 +68,8 @@ void check_format_flags(const ConvertOptions& options, ModelFormat from, ModelFo
   ConvertOptions divided = options;
   if (divided.tensor == 1) divided.tensor.reset();
   if (divided.pipeline == 1) divided.pipeline.reset();
-  if (from == ModelFormat::kMegatron) divided.core = false;
+  const bool of_runs = from == ModelFormat::kPiton && to == ModelFormat::kHuggingFace;
+  if (from == ModelFormat::kMegatron || of_runs) divided.core = false;
   if (to != ModelFormat::kMegatron && !divided.megatron_flag().empty()) {
     throw Error(Fault::kUsage, "{}: is for --to mg, and this writes {}, which any layout loads",
                 divided.megatron_flag(), name(to));

@@ -176,6 +176,8 @@ void RotaryOptions::apply(ModelConfig& config) const {
   stray("--rotary-long-factors", type != "longrope" && !long_factors.empty());
   stray("--mscale", type != "yarn" && magnitude);
   stray("--mscale-all-dim", type != "yarn" && magnitude_of_all);
+  stray("--rotary-beta-fast", type != "yarn" && fast);
+  stray("--rotary-beta-slow", type != "yarn" && slow);
   stray("--rotary-fractional-pairs", type != "yarn" && fractional_pairs);
   const bool both = magnitude_of_all.value_or(0) != 0;
   if (magnitude && *magnitude != 1 && !(both && *magnitude > 0)) {
@@ -192,6 +194,8 @@ void RotaryOptions::apply(ModelConfig& config) const {
   scaling = {.kind = kind_of(type), .short_factors = short_factors, .long_factors = long_factors};
   if (type == "none") return;
   scaling.whole_pairs = !fractional_pairs;
+  if (fast) scaling.fast = *fast;
+  if (slow) scaling.slow = *slow;
   if (both) {
     scaling.numerator = magnitude.value_or(1);
     scaling.denominator = *magnitude_of_all;
@@ -251,10 +255,11 @@ void check_rotary(const ModelConfig& config) {
        {std::pair{"--mscale", s.numerator}, {"--mscale-all-dim", s.denominator}})
     if (!(share >= 0 && share <= kMostNumber))
       throw Error(Fault::kUsage, "{}: got {}, wanted 0 to {}", flag, share, kMostNumber);
-  if (s.kind == Kind::kYarn && !(s.slow > 0 && s.fast > s.slow)) {
+  if (s.kind == Kind::kYarn && !(s.slow > 0 && s.fast > s.slow && s.fast <= kMostNumber)) {
     throw Error(Fault::kUsage,
-                "--rotary-scaling-type: yarn between {} and {} turns, wanted 0 < slow < fast",
-                s.slow, s.fast);
+                "--rotary-beta-slow, --rotary-beta-fast: got {} and {}, wanted above 0, and a "
+                "larger one, at most {}",
+                s.slow, s.fast, kMostNumber);
   }
   if (s.kind != Kind::kLongrope) return;
   for (const auto& [flag, factors] : {std::pair{"--rotary-short-factors", &s.short_factors},
@@ -286,6 +291,11 @@ RotaryOptions RotaryOptions::of(const ModelConfig& config) {
   if (scaling.kind == Kind::kYarn && scaling.denominator != 0) {
     options.magnitude = scaling.numerator;
     options.magnitude_of_all = scaling.denominator;
+  }
+  if (scaling.kind == Kind::kYarn) {
+    const RotaryScaling usual;
+    if (scaling.fast != usual.fast) options.fast = scaling.fast;
+    if (scaling.slow != usual.slow) options.slow = scaling.slow;
   }
   options.fractional_pairs = scaling.kind == Kind::kYarn && !scaling.whole_pairs;
   options.short_factors = scaling.short_factors;

@@ -78,7 +78,7 @@ double rotary_score_factor(const RotaryScaling& scaling);
 // Options of rotary positions, with Megatron's flags and the names in Hugging Face's rope_scaling.
 struct RotaryOptions {
   std::optional<double> base, local_base, percent, scaling_factor, interpolation_factor;
-  std::optional<double> magnitude, magnitude_of_all;
+  std::optional<double> magnitude, magnitude_of_all, fast, slow;
   std::optional<std::int64_t> original_positions, no_rotary_every;
   std::optional<std::string> scaling_type, rope_type;
   std::vector<double> short_factors, long_factors;
@@ -120,7 +120,8 @@ struct RotaryOptions {
     v(Option{"original-max-position-embeddings",
              "longest sequence before stretching (default: llama3 8192, yarn with "
              "--multi-latent-attention 4096, others: the longest sequence)",
-             same},
+             {.aliases = {"rope-scaling-original-max-position-embeddings"},
+              .resume = Resume::kMustMatch}},
       original_positions);
     v(Option{"mscale",
              "yarn: with --mscale-all-dim, tables of angles times (0.1 a ln F + 1) / (0.1 b ln F + "
@@ -131,6 +132,16 @@ struct RotaryOptions {
              "yarn: b of --mscale; with --multi-latent-attention, scores times (0.1 b ln F + 1)^2",
              {.aliases = {"rope-scaling-mscale-all-dim"}, .resume = Resume::kMustMatch}},
       magnitude_of_all);
+    v(Option{"rotary-beta-fast",
+             "yarn: pairs of channels that make at least this number of turns in the original "
+             "length are not stretched (default: 32)",
+             {.aliases = {"rope-scaling-beta-fast", "beta-fast"}, .resume = Resume::kMustMatch}},
+      fast);
+    v(Option{"rotary-beta-slow",
+             "yarn: those that make at most this number of turns are stretched by the whole factor "
+             "(default: 1)",
+             {.aliases = {"rope-scaling-beta-slow", "beta-slow"}, .resume = Resume::kMustMatch}},
+      slow);
     v(Option{"rotary-fractional-pairs",
              "yarn: the blend begins and ends between pairs of channels; without it at whole ones "
              "(gpt-oss)",

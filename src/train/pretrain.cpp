@@ -1,10 +1,32 @@
 #include "train/pretrain.h"
 
+#include <csignal>
+
 #include "train/sinks/log_sink.h"
 #include "train/sinks/progress_sink.h"
 #include "train/trainer.h"
 
 namespace piton {
+namespace {
+
+// Who asked a run to end.
+std::string why_stopped(int signal) {
+  switch (signal) {
+    case SIGINT:
+      return "stopped by Ctrl-C (SIGINT)";
+    case SIGTERM:
+      return "stopped by SIGTERM";
+    case SIGHUP:
+      return "stopped by the end of the terminal (SIGHUP)";
+    case SIGUSR1:
+      // piton launch sends it to its ranks, whatever it got itself.
+      return "stopped on request (SIGUSR1, also of piton launch after Ctrl-C or SIGTERM)";
+    default:
+      return fmt::format("stopped by signal {}", signal);
+  }
+}
+
+}  // namespace
 
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
                         const PretrainCaller& caller) {
@@ -34,7 +56,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
     const StopRequest request = trainer.agreed_stop(caller.stop());
     result.stop_signal = request.signal;
     if (request.out_of_time) why = "stopped by --exit-duration-in-mins";
-    if (request.signal != 0) why = fmt::format("stopped by signal {}", request.signal);
+    if (request.signal != 0) why = why_stopped(request.signal);
     if (!why.empty()) break;
     trainer.step();
     if (trainer.done() || trainer.stops_early()) break;

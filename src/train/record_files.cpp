@@ -85,7 +85,7 @@ PreprocessOptions preprocess_options(const PretrainOptions& options, const std::
   made.instruct.handler_name = records.handler_name;
   made.instruct.prompt_type = records.prompt_type;
   made.instruct.prompt_type_path = records.prompt_type_path;
-  made.instruct.enable_thinking = records.enable_thinking;
+  made.instruct.thinking = records.thinking;
   made.chat_templates = reading.chat_templates;
   made.wanted_form = form_of(options.preferences.stage);
   if (!options.preferences.classifies()) return made;
@@ -130,7 +130,7 @@ std::string identity_of(const PretrainOptions& options, const std::string& file,
   add(records.prompt_type);
   if (!records.prompt_type_path.empty()) add(read_text_file(records.prompt_type_path, 16 << 20));
   add(records.map_keys);
-  add(records.enable_thinking ? "thinking" : "");
+  add(std::string(name(records.thinking)));
   add(name(options.preferences.stage));
   if (options.preferences.classifies()) {
     add(fmt::to_string(options.model.labels.number()));

@@ -73,7 +73,7 @@ void refuse_other_data(const PretrainOptions& options) {
   refuse(!records.prompt_type.empty(), "prompt-type");
   refuse(!records.prompt_type_path.empty(), "prompt-type-path");
   refuse(!records.map_keys.empty(), "map-keys");
-  refuse(records.enable_thinking, "enable-thinking");
+  refuse(records.keeps_thoughts(), "enable-thinking");
 }
 
 // Of the updates of one batch of answers, which learn from each of them `passes` times.

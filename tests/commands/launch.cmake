@@ -101,4 +101,5 @@ launched(0 "3 of 4 and 1 of 2" --nnodes 2 --node-rank 1 --master-addr h 2 -- /bi
 launched(4 "^$" 2 /bin/sh -c "[ \$RANK = 0 ] || exit 4; sleep 100")
 launched(137 "piton launch: rank 1 .process [0-9]+. was ended by signal 9" 2 /bin/sh -c
          "[ \$RANK = 0 ] || kill -9 \$\$; sleep 100")
+launched(2 "piton launch: pretrian: unknown command, did you mean pretrain." 2 pretrian --train-iters 1)
 launched(75 "" 2 /bin/sh -c "exit 75")

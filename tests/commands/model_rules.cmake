@@ -21,7 +21,7 @@ rule(layers RANKS 2 ACCEPTS ${p} 2 --num-layers 3
      REJECTS ${p} 2 --num-layers 1 SAYS "layout: 1 layers cannot fill 2 pipeline stages; change --num-layers")
 rule(heads-of-a-plan PLAN ACCEPTS ${t} 4 REJECTS ${t} 3 SAYS "layout: 4 attention heads cannot be split over 3")
 rule(vocabulary PLAN ACCEPTS ${t} 2 --pad-vocab-size-to 66
-     REJECTS ${t} 2 --pad-vocab-size-to 67 SAYS "--pad-vocab-size-to cannot be split: got 67, wanted a multiple of the 2")
+     REJECTS ${t} 2 --pad-vocab-size-to 67 SAYS "--padded-vocab-size .--pad-vocab-size-to. cannot be split: got 67, wanted a multiple of the 2")
 rule(vocabulary-too-small PLAN ACCEPTS --pad-vocab-size-to 64 REJECTS --pad-vocab-size-to 60 SAYS "--pad-vocab-size-to")
 rule(sequence-parallel RANKS 2 ACCEPTS ${t} 2 --sequence-parallel
      REJECTS ${t} 2 --sequence-parallel --seq-length 15 SAYS "--sequence-parallel: 15 tokens of a micro-batch cannot be split over 2")

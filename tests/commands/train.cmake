@@ -103,7 +103,7 @@ expect(RUN ${bare} --global-batch-size 4294967296 CODE 2 ERR "--global-batch-siz
 expect(RUN ${bare} --micro-batch-size 2147483647 CODE 2 ERR "--micro-batch-size x --seq-length: got")
 expect(RUN ${bare} --exit-interval 0 CODE 2 ERR "--exit-interval: got 0, wanted 1 or more")
 expect(RUN ${bare} --max-consecutive-skips 0 CODE 2 ERR "--max-consecutive-skips: got 0, wanted 1 or more")
-expect(RUN ${bare} --pad-vocab-size-to 9223372036854775807 CODE 2 ERR "--pad-vocab-size-to: got 9223372036854775807, wanted 0 to")
+expect(RUN ${bare} --pad-vocab-size-to 9223372036854775807 CODE 2 ERR "--padded-vocab-size .--pad-vocab-size-to.: got 9223372036854775807, wanted 0 to")
 expect(RUN ${bare} --hidden-size 9223372036854775807 CODE 2 ERR "--hidden-size: got 9223372036854775807, wanted 1 to")
 expect(RUN ${bare} --distributed-timeout-minutes 0 CODE 2 ERR "--distributed-timeout-minutes: got 0, wanted more than 0")
 expect(RUN ${run} --tensor-model-parallel-size 2 --save ${WORK}/x CODE 2 ERR "tensor")

@@ -32,6 +32,13 @@ const Flags kOthers = {
     "num_layers",              // of MindSpeed's converters, accepted by piton convert
     "model-type-hf",           // the same
     "load-from-legacy",        // the same
+    "hf-cfg-dir",              // the same
+    "loader",                  // the same
+    "saver",                   // the same
+    "w-pack",                  // the same
+    "orm",                     // the same, refused by it
+    "hf-chat-template",        // of MindSpeed-LLM's inference, accepted by piton chat
+    "inference-prompt-type",   // the same
     "valid-data",              // of Megatron-LM's evaluations, accepted by piton eval
     "origin-postprocess",      // of MindSpeed-LLM, named in comparisons with it
     "dataset-additional-keys"  // the same

@@ -177,8 +177,8 @@ def function_text(template, content):
     return f"Action: {call['name']}\nAction Input: {json.dumps(call['arguments'], ensure_ascii=False)}"
 
 
-def template_turns(tokenizer, template, conversation, thinking):
-    """[(ids before the answer, ids of the answer)], each element encoded alone."""
+def template_turns(tokenizer, template, conversation, thinking, last_alone=False):
+    """[(ids before the answer, ids of the answer)], each element encoded alone. thinking: True, False or None."""
     system, tools, turns, _ = conversation
     eos = tokenizer.convert_tokens_to_ids(template["stop"]) if "stop" in template else tokenizer.eos_token_id
     bos = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
@@ -205,13 +205,14 @@ def template_turns(tokenizer, template, conversation, thinking):
         else:
             source += bos if template.get("bos") == "user" else []
             source += encode(template["user"].replace("{}", inside + question))
-        if template.get("thoughts") and not thinking:
+        if template.get("thoughts") and (thinking is False or (last_alone and i + 2 < len(turns))):
             answer = forget(answer)
         said = function_text(template, answer) if answering == "function" else answer
         target = encode(template.get("answer", "{}").replace("{}", said))
         if template.get("end", "own") == "own":
             target.append(eos)
-        if template.get("thoughts") and "<think>" not in answer and "</think>" not in answer:
+        of_last = not last_alone or i + 2 == len(turns)
+        if template.get("thoughts") and of_last and "<think>" not in answer and "</think>" not in answer:
             if thinking:
                 target = empty + target
             else:
@@ -257,7 +258,8 @@ def template_samples(tokenizer, template, conversation, case):
         return [join(pairs, eos, late_end, cutoff)]
     samples = []
     for last in (conversation[2][-1], ("assistant", conversation[3])):
-        pairs, eos = template_turns(tokenizer, template, (*conversation[:2], conversation[2][:-1] + [last], None), None)
+        pairs, eos = template_turns(tokenizer, template, (*conversation[:2], conversation[2][:-1] + [last], None),
+                                    case.get("enable_thinking"), last_alone=True)
         before = sum((s + t for s, t in pairs[:-1]), []) + pairs[-1][0]
         samples.append(join([(before, pairs[-1][1])], eos, late_end, cutoff))
     return samples
@@ -401,10 +403,11 @@ def cases():
            "map_keys": {"tags": {"user_tag": "user", "assistant_tag": "assistant"}}}
     yield {"handler": "SharegptStyleInstructionHandler", **qwen, "input": ["conversation.json"], "cutoff_len": 500}
     for name in ("qwen", "qwen3", "default"):
-        yield {"handler": "OpenAIInstructionHandler", **qwen, "prompt": name, "input": ["messages.jsonl"], "keep": True}
-    yield {"handler": "SharegptStyleInstructionHandler", **qwen, "prompt": "qwen3", "input": ["thoughts.jsonl"], "keep": True}
-    yield {"handler": "SharegptStyleInstructionHandler", **qwen, "prompt": "qwen3", "input": ["thoughts.jsonl"], "keep": True,
-           "enable_thinking": True}
+        yield {"handler": "OpenAIInstructionHandler", **qwen, "prompt": name, "input": ["messages.jsonl"], "keep": True,
+               **({"enable_thinking": False} if name == "qwen3" else {})}
+    for thinking in (False, True):
+        yield {"handler": "SharegptStyleInstructionHandler", **qwen, "prompt": "qwen3", "input": ["thoughts.jsonl"], "keep": True,
+               "enable_thinking": thinking}
     for name in ("AlpacaStylePairwiseHandler", "SharegptStylePairwiseHandler"):
         for template, tokenizer in (("qwen", "qwen2.5"), ("gemma", "llama2")):
             yield {"handler": name, "tokenizer": tokenizer, "prompt": template, "keep": True,

@@ -54,7 +54,10 @@ std::string dashed(std::string_view name) {
 
 // How help shows the value of an option: "N", "DIR", "a|b|c"; "" for a flag without a value.
 std::string value_placeholder(const BoundOption& bound) {
-  if (bound.is_flag) return "";
+  if (bound.is_flag) {
+    const std::vector<std::string>& choices = bound.option.rules.choices;
+    return choices.empty() ? "" : fmt::format("[{}]", fmt::join(choices, "|"));
+  }
   std::string shown = bound.option.rules.placeholder;
   if (shown.empty()) {
     const std::string type = bound.type();
@@ -187,6 +190,13 @@ struct OptionSet::Words {
     }
     return values;
   }
+
+  // The next word if it is one of `choices`: the value of a flag that may be alone.
+  std::optional<std::string> optional_value(const std::vector<std::string>& choices) {
+    if (at + 1 == all.size() || std::ranges::find(choices, all[at + 1]) == choices.end())
+      return std::nullopt;
+    return all[++at];
+  }
 };
 
 std::vector<std::string> OptionSet::parse(const std::vector<std::string>& all,
@@ -246,7 +256,7 @@ void OptionSet::parse_flag(Words& words) {
   } else if (attached) {
     values = {word.substr(equals + 1)};
   } else if (bound->is_flag) {
-    values = {"true"};
+    values = {words.optional_value(bound->option.rules.choices).value_or("true")};
   } else {
     values = words.values(bound->is_list ? kAnyWords : 1);
     if (values.empty()) {

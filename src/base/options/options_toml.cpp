@@ -100,7 +100,10 @@ std::vector<std::string> words_of(const toml::node& node, const BoundOption& bou
     throw Error(Fault::kUsage, "{}: got {}, wanted {}", bound.option.name, kind_of(bad), type);
   };
   if (array == nullptr || !bound.is_list) {
-    const auto word = word_of(node, bound.is_flag, type);
+    auto word = word_of(node, bound.is_flag, type);
+    // A flag with choices may have one of them as text.
+    if (!word && bound.is_flag && !bound.option.rules.choices.empty())
+      word = word_of(node, false, type);
     if (!word) refuse(node);
     return {*word};
   }

@@ -15,8 +15,10 @@
 #include "cli/commands/dialogue.h"
 #include "cli/commands/model_chat_template.h"
 #include "cli/commands/model_to_load.h"
+#include "cli/compatibility/inference_flags.h"
 #include "cli/launch.h"
 #include "cli/terminal/interrupts.h"
+#include "cli/terminal/print.h"
 #include "cli/terminal/standard_input.h"
 #include "text/chat/chat_template_files.h"
 #include "text/chat/turn_ends.h"
@@ -140,6 +142,7 @@ int run_chat(Invocation& invocation) {
   set.add("Speculative decoding", speculation);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer_options);
+  InferenceFlags others(InferenceCommand::kChat, set);
   refuse_more_arguments(invocation.parse(set, general));
   options.check();
   sampling.settle();
@@ -152,6 +155,7 @@ int run_chat(Invocation& invocation) {
   layout.drafts_later = speculation.draft_mtp > 0;
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer_options, layout,
                                  options.model.lora_load);
+  others.check(model->config(), options.model.load, invocation.log_of_all());
   check_is_decoder(model->config(), options.model.load);
   if (!set.given("max-new-tokens"))
     sampling.max_new_tokens = usual_length(sampling.max_new_tokens, model->config());
@@ -173,9 +177,7 @@ int run_chat(Invocation& invocation) {
   // Ranks of a launcher get its signals, and would have to agree.
   const bool interruptible = talks && ranks->size() == 1;
   const auto show = [leads](const std::string& text) {
-    if (!leads) return;
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    if (leads) print_at_once(text);
   };
   if (leads && talks) {
     invocation.log.info(

@@ -18,6 +18,12 @@ struct ShowOptions {
   }
 };
 
+bool writes_rank_files(const ConvertOptions& options) {
+  const std::string& to = options.save_model_type;
+  const bool megatron = to == "mg" || (to.empty() && !options.megatron_flag().empty());
+  return megatron && !options.is_torch_dist();
+}
+
 }  // namespace
 
 int run_convert(Invocation& invocation) {
@@ -32,6 +38,7 @@ int run_convert(Invocation& invocation) {
   ConverterFlags others;
   set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
+  others.check(writes_rank_files(options));
   others.report(invocation.log);
   if (is_launched()) {
     throw Error(Fault::kUsage,

@@ -11,7 +11,7 @@
 #include "cli/commands/continuation.h"
 #include "cli/commands/eval_options.h"
 #include "cli/commands/model_chat_template.h"
-#include "cli/compatibility/evaluation_flags.h"
+#include "cli/compatibility/inference_flags.h"
 #include "cli/launch.h"
 #include "comm/part_of_world.h"
 #include "evaluate/code_tests.h"
@@ -325,14 +325,10 @@ int run_eval(Invocation& invocation) {
   set.add("Evaluation", options);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
-  EvaluationFlags others;
-  set.set_foreign(&others);
+  InferenceFlags others(InferenceCommand::kEval, set);
   refuse_more_arguments(invocation.parse(set, general));
   choose_protocol(options, set);
-  if (invocation.leads) {
-    others.report(invocation.log);
-    report_unused_sampling(options, set, invocation.log);
-  }
+  report_unused_sampling(options, set, invocation.log_of_all());
   std::vector<TaskData> tasks;
   std::optional<PythonSandbox> sandbox;
   invocation.together([&] {
@@ -346,7 +342,7 @@ int run_eval(Invocation& invocation) {
   const Machine machine = replicas.machine_of_model(engine.machine());
   const auto model =
       Model::load(machine, options.model.load, tokenizer, layout, options.model.lora_load);
-  others.check(model->config(), options.model.load);
+  others.check(model->config(), options.model.load, invocation.log_of_all());
   check_kinds(tasks, *model, options.model.load);
   for (TaskData& data : tasks) {
     if (compares_rewards(data)) make_preference_texts(data, template_of(*model, options));

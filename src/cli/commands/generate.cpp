@@ -14,7 +14,9 @@
 #include "cli/commands/constraint_options.h"
 #include "cli/commands/continuation.h"
 #include "cli/commands/prompts.h"
+#include "cli/compatibility/inference_flags.h"
 #include "cli/launch.h"
+#include "cli/terminal/print.h"
 #include "cli/terminal/standard_input.h"
 
 namespace piton::cli {
@@ -194,6 +196,7 @@ int run_generate(Invocation& invocation) {
   set.add("Speculative decoding", speculation);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
+  InferenceFlags others(InferenceCommand::kGenerate, set);
   AdapterFiles adapters;
   invocation.together([&] {
     refuse_more_arguments(invocation.parse(set, general));
@@ -204,8 +207,9 @@ int run_generate(Invocation& invocation) {
   Engine engine(engine_options(general), invocation.log);
   layout.drafts_later = speculation.draft_mtp > 0;
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer, layout, adapters);
-  const Speculation drafts(engine.machine(), speculation, *model, layout);
   Log& log = invocation.log_of_all();
+  others.check(model->config(), options.model.load, log);
+  const Speculation drafts(engine.machine(), speculation, *model, layout);
   const bool has_text = set.given("prompt");
   if (prompt_options.reads_standard_input(has_text)) share_standard_input(engine.world());
   std::vector<Prompt> prompts;
@@ -222,9 +226,7 @@ int run_generate(Invocation& invocation) {
   const bool streams =
       (options.stream || talks) && !as_json && has_words && options.num_samples == 1;
   const auto show = [leads = engine.world().rank() == 0](const std::string& text) {
-    if (!leads) return;
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    if (leads) print_at_once(text);
   };
   if (streams && (talks || options.echo)) show(made->text_of(prompts.front()));
   const auto at_once = static_cast<std::size_t>(prompt_options.prompts_at_once);

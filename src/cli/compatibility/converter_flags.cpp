@@ -24,6 +24,7 @@ struct ConverterFlag {
 
 constexpr std::string_view kFromFiles = "read from the files";
 constexpr std::string_view kFromLoad = "the tokenizer is that of --load";
+constexpr std::string_view kGroupedExperts = "moe-grouped-gemm";
 constexpr std::string_view kFromAdapters = "the files of --lora-load say it";
 
 constexpr ConverterFlag kFlags[] = {
@@ -34,6 +35,19 @@ constexpr ConverterFlag kFlags[] = {
     {"model-type", 1, Fate::kOnly, "there are decoders alone", "GPT"},
     {"model-type-hf", 1, Fate::kIgnored, kFromFiles},
     {"tokenizer-model", 1, Fate::kIgnored, kFromLoad},
+    {"loader", 1, Fate::kIgnored, "formats are recognized by the files"},
+    {"saver", 1, Fate::kIgnored, "--to names the format, and --use-mcore-models the modules"},
+    {"spec", kAnyWords, Fate::kIgnored, kFromFiles},
+    {"w-pack", 1, Fate::kIgnored, kFromFiles},
+    {"hf-cfg-dir", 1, Fate::kIgnored,
+     "config.json is written from what the checkpoint says, and a tokenizer that it does not have "
+     "is copied by hand"},
+    {kGroupedExperts, 0, Fate::kIgnored, kFromFiles},
+    {"expert-tensor-parallel-size", 1, Fate::kOnly, "the matrices of an expert are not divided",
+     "1"},
+    {"orm", 0, Fate::kRefused,
+     "heads of rewards are in folders of Hugging Face and runs of Piton, not in Megatron's files; "
+     "leave it out: between those two the head is converted without it"},
     {"load-from-legacy", 0, Fate::kIgnored, kFromFiles},
     {"save-to-legacy", 0, Fate::kIgnored, "so it is without --use-mcore-models"},
     {"pse", 0, Fate::kIgnored, kFromFiles},
@@ -87,10 +101,20 @@ std::vector<std::string> ConverterFlags::take(const std::string& name,
     case Fate::kRefused:
       throw Error(Fault::kUsage, "--{}: {}", name, flag->note);
     case Fate::kIgnored:
+      if (flag->name == kGroupedExperts) has_grouped_experts_ = true;
       notes_.push_back(fmt::format("--{}: no meaning here: {}", name, flag->note));
       return {};
   }
   return {};
+}
+
+void ConverterFlags::check(bool rank_files) const {
+  if (!has_grouped_experts_ || !rank_files) return;
+  throw Error(Fault::kUsage,
+              "--{}: files of ranks have each expert by itself, as a run without this flag loads "
+              "them; leave it out, or give --ckpt-format torch_dist, which runs with it and "
+              "without it load",
+              kGroupedExperts);
 }
 
 void ConverterFlags::report(Log& log) const {

@@ -21,9 +21,13 @@ class ConverterFlags final : public ForeignOptions {
 
   // Logs a line for each given flag that has no effect here.
   void report(Log& log) const;
+  // Throws Error(kUsage) for a flag without which the result would be another one.
+  // `rank_files`: the command writes files of Megatron's ranks.
+  void check(bool rank_files) const;
 
  private:
   std::vector<std::string> notes_;
+  bool has_grouped_experts_ = false;
 };
 
 }  // namespace piton::cli

@@ -40,6 +40,12 @@ std::vector<MegatronFlag> all_flags() {
   return all;
 }
 
+std::string with_dashes(std::string_view name) {
+  std::string spelt(name);
+  std::ranges::replace(spelt, '_', '-');
+  return spelt;
+}
+
 std::vector<std::string> words_in(std::string_view text) {
   std::istringstream stream{std::string(text)};
   std::vector<std::string> words;
@@ -83,17 +89,20 @@ std::string_view title(MegatronKind kind) {
 
 }  // namespace
 
+std::optional<MegatronFlag> megatron_flag(std::string_view name) {
+  static const std::vector<MegatronFlag> flags = all_flags();
+  const std::string spelt = with_dashes(name);
+  const auto found = std::ranges::find_if(
+      flags, [&](const MegatronFlag& flag) { return with_dashes(flag.name) == spelt; });
+  return found == flags.end() ? std::nullopt : std::optional(*found);
+}
+
 MegatronFlags::MegatronFlags() : flags_(all_flags()) {
   std::erase_if(flags_, [](const MegatronFlag& f) { return f.kind == MegatronKind::kWorks; });
 }
 
 const MegatronFlag* MegatronFlags::find(std::string_view name) const {
-  std::string spelt(name);
-  const auto with_dashes = [](std::string text) {
-    std::replace(text.begin(), text.end(), '_', '-');
-    return text;
-  };
-  spelt = with_dashes(spelt);
+  const std::string spelt = with_dashes(name);
   for (const MegatronFlag& flag : flags_) {
     if (with_dashes(flag.name) == spelt) return &flag;
   }

@@ -44,6 +44,9 @@ struct MegatronFlag {
   std::string_view note;
 };
 
+// The flag of that name, of any kind; "_" equals "-". nullopt: Megatron-LM and MindSpeed have none.
+std::optional<MegatronFlag> megatron_flag(std::string_view name);
+
 class MegatronFlags final : public ForeignOptions {
  public:
   MegatronFlags();

@@ -27,7 +27,10 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
      "rotary-percent:1 rotary-interleaved no-rope-freq:1 rotary-scaling-factor:1 "
      "rotary-seq-len-interpolation-factor:1 use-rope-scaling "
-     "rope-scaling-factor:1 make-vocab-size-divisible-by:1 normalization:1 norm-epsilon:1 swiglu "
+     "rope-scaling-factor:1 rope-scaling-mscale:1 rope-scaling-mscale-all-dim:1 "
+     "rope-scaling-beta-fast:1 rope-scaling-beta-slow:1 beta-fast:1 beta-slow:1 "
+     "rope-scaling-original-max-position-embeddings:1 make-vocab-size-divisible-by:1 "
+     "normalization:1 norm-epsilon:1 swiglu "
      "squared-relu quick-geglu geglu gelu-tanh activation-func-clamp-value:1 glu-linear-offset:1 "
      "softmax-type:1 "
      "untie-embeddings-and-output-weights disable-bias-linear attention-dropout:1 "
@@ -100,7 +103,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     // MindSpeed's.
     {kMeans, "context-parallel-algo:1=megatron_cp_algo>p2p|ulysses_cp_algo>a2a", "--cp-comm-type"},
     {kMeans, "num-layer-list:1", "--use-manual-layer-allocation --manual-layers"},
-    {kMeans, "rope-scaling-type:1=llama3>llama3", "--rotary-scaling-type"},
+    {kMeans, "rope-scaling-type:1=llama3>llama3|yarn>yarn", "--rotary-scaling-type"},
     {kMeans, "scale-emb:1 embedding-multiplier-scale:1", "--embedding-multiplier"},
     {kMeans, "add-output-layer-bias", "--add-head-bias"},
     {kMeans, "schedules-method:1=dualpipev>dualpipe-v", "--pipeline-schedule"},

@@ -77,6 +77,15 @@ int ranks_in(const std::vector<std::string>& words) {
   return ranks;
 }
 
+const Command& command_named(const std::string& name) {
+  try {
+    return find_command(name);
+  } catch (const Error& error) {
+    throw Error(error.fault(), "launch: {}: {}, and the path of a program has a \"/\"", name,
+                error.what());
+  }
+}
+
 // A command of piton, or a program if it has a "/".
 std::vector<std::string> program_of(std::vector<std::string> words) {
   words.erase(words.begin());
@@ -87,7 +96,7 @@ std::vector<std::string> program_of(std::vector<std::string> words) {
                 "pretrain ...");
   }
   if (words[0].find('/') != std::string::npos) return words;
-  if (find_command(words[0]).name == "launch") {
+  if (command_named(words[0]).name == "launch") {
     throw Error(Fault::kUsage, "launch: ranks do not launch; wanted another command");
   }
   words.insert(words.begin(), std::filesystem::read_symlink("/proc/self/exe").string());

@@ -142,16 +142,20 @@ void IndexedDataset::read_header(std::span<const std::byte> head) {
   if (sequences_ > 0) {
     const auto last = read_array<std::int64_t>(pointers_, sequences_ - 1, 1)[0];
     const std::int64_t length = this->length(sequences_ - 1);
-    if (last < 0 || length < 0 || last > ids_bytes)
-      end = -1;
-    else
-      end = last + length * bytes_of(type_);
+    const bool overflows = __builtin_add_overflow(last, length * bytes_of(type_), &end);
+    if (last < 0 || length < 0 || overflows) {
+      throw Error(Fault::kData,
+                  "{}: the last sequence begins at byte {} of the ids and has {} tokens, which "
+                  "cannot be; the file is damaged, copy it again",
+                  file, last, length);
+    }
   }
   if (end != ids_bytes) {
-    throw Error(Fault::kData,
-                "{}: {} bytes, but {} ends at byte {}; one of the two is truncated or from "
-                "another corpus, copy both again",
-                ids_.path().string(), ids_bytes, file, end);
+    throw Error(
+        Fault::kData,
+        "{}: has {} bytes, but by {} the ids end at byte {}; one of the two is truncated or "
+        "from another corpus, copy both again",
+        ids_.path().string(), ids_bytes, file, end);
   }
   tokens_ = ids_bytes / bytes_of(type_);
 }
@@ -226,10 +230,11 @@ void IndexedDataset::convert_old_index() {
   documents_ = out_documents - out_lengths;
   const std::int64_t ids_bytes = ids_.size_bytes();
   if (ids * bytes_of(type_) != ids_bytes) {
-    throw Error(Fault::kData,
-                "{}: {} bytes, but {} ends at byte {}; one of the two is truncated or from "
-                "another corpus, copy both again",
-                ids_.path().string(), ids_bytes, file, ids * bytes_of(type_));
+    throw Error(
+        Fault::kData,
+        "{}: has {} bytes, but by {} the ids end at byte {}; one of the two is truncated or "
+        "from another corpus, copy both again",
+        ids_.path().string(), ids_bytes, file, ids * bytes_of(type_));
   }
   tokens_ = ids;
 }

@@ -15,9 +15,8 @@ using Json = nlohmann::ordered_json;
 
 // Adds the pairs of `history`.
 void add_history(const Json& record, const std::string& key, Conversation& conversation) {
-  const auto at = record.find(key);
   // A column of a table that is empty holds no history.
-  if (at == record.end() || at->is_null() || *at == "") return;
+  if (!holds(record, key) || record.at(key) == "") return;
   for (const Json& pair : list_at(record, key)) {
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {
       throw Error(Fault::kData, "\"{}\" holds {}, wanted pairs of texts", key,
@@ -254,8 +253,8 @@ Conversation read_prompt(const RecordFields& fields, const Json& record) {
   conversation.system = optional_text_at(record, fields.key("system"));
   conversation.tools = json_text_at(record, fields.key("tools"));
   const std::string& prompt = fields.key("prompt");
-  if (const auto at = record.find(prompt); at != record.end() && at->is_array()) {
-    add_messages(*at, prompt, conversation);
+  if (holds(record, prompt) && record.at(prompt).is_array()) {
+    add_messages(record.at(prompt), prompt, conversation);
   } else if (const std::string text = optional_text_at(record, prompt); !text.empty()) {
     conversation.messages.push_back({MessageRole::kUser, text});
   }

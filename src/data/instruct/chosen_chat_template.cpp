@@ -30,7 +30,7 @@ ChatTemplate chosen_chat_template(const ChatTemplateFiles& files, const std::str
     throw Error(Fault::kUsage, "--chat-template: got {}, wanted a file in Jinja, or one of {}",
                 wanted, listed(names, names.size()));
   }
-  return ChatTemplate(chat_template_of(*prompt, tokenizer, /*enable_thinking=*/false),
+  return ChatTemplate(chat_template_of(*prompt, tokenizer, Thinking::kRemoved),
                       files.special_tokens, "--chat-template " + wanted);
 }
 

@@ -9,6 +9,7 @@
 #include "base/options/options.h"
 #include "base/options/problem_types.h"
 #include "data/instruct/mixing.h"
+#include "data/instruct/thinking.h"
 
 namespace piton {
 
@@ -16,7 +17,7 @@ struct InstructOptions {
   std::string handler_name;
   std::string prompt_type;
   std::string prompt_type_path;
-  bool enable_thinking = false;
+  Thinking thinking = Thinking::kAsGiven;
   std::optional<std::int64_t> cutoff_len;
   std::optional<std::int64_t> seq_length;
   bool pack = false;
@@ -31,8 +32,8 @@ struct InstructOptions {
 
   // Whether the records are conversations, although no handler is named.
   bool asks_for_answers() const {
-    return !prompt_type.empty() || !prompt_type_path.empty() || enable_thinking || cutoff_len ||
-           seq_length || pack || neat_pack;
+    return !prompt_type.empty() || !prompt_type_path.empty() || thinking != Thinking::kAsGiven ||
+           cutoff_len || seq_length || pack || neat_pack;
   }
   bool packs() const { return pack || neat_pack; }
 
@@ -54,10 +55,13 @@ struct InstructOptions {
              "JSON file with the template that --prompt-type names",
              {.placeholder = "FILE"}},
       prompt_type_path);
-    v(Option{"enable-thinking",
-             "reasoning templates (qwen3): keep thoughts and learn them; by default they are "
-             "removed"},
-      enable_thinking);
+    v(
+        Option{
+            "enable-thinking",
+            "reasoning templates (qwen3): learn the thoughts of answers, and an empty one where "
+            "there is none (true, or no value), remove thoughts (false), or learn those that there "
+            "are (none, the default)"},
+        thinking);
     v(Option{"cutoff-len",
              "cut longer samples to this number of tokens, as LlamaFactory does",
              {.placeholder = "N"}},

@@ -26,11 +26,6 @@ constexpr std::array<std::pair<const char*, const char*>, 7> kTexts{{
     {"sentence", ""},
 }};
 
-bool holds(const Json& record, const std::string& key) {
-  const auto at = record.find(key);
-  return at != record.end() && !at->is_null();
-}
-
 // A label as text.
 std::string label_text(const Json& value, const std::string& key) {
   if (value.is_string()) return value.get<std::string>();

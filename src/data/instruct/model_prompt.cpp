@@ -140,7 +140,8 @@ std::string ModelPrompt::source() const {
 
 TaughtText ModelPrompt::sample(const Conversation& conversation, bool last_alone) const {
   ChatInput input = chat_input(conversation);
-  if (rules_.enable_thinking) input.variables = {{"enable_thinking", true}};
+  if (rules_.thinking != Thinking::kAsGiven)
+    input.variables = {{"enable_thinking", rules_.thinking == Thinking::kKept}};
   const ChatTemplate& chat = *(input.tools.is_null() && plain_ ? plain_ : with_tools_);
   const RenderedChat rendered =
       last_alone ? with_last_answer(chat, conversation, input) : chat.render_with_assistant(input);

@@ -6,13 +6,14 @@
 #include <string>
 
 #include "data/instruct/conversation_encoder.h"
+#include "data/instruct/thinking.h"
 #include "text/chat/chat_template_files.h"
 #include "text/tokenizer.h"
 
 namespace piton {
 
 struct ModelPromptRules {
-  bool enable_thinking = false;  // given to the template, if set
+  Thinking thinking = Thinking::kAsGiven;  // given to the template as true or false
   bool append_eod = false;
   LengthRules lengths;
 };

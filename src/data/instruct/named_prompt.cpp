@@ -138,16 +138,19 @@ void NamedPrompt::add_message(const Message& message, std::size_t index, const s
             {{"name", calls.calls[0].name}, {"arguments", calls.calls[0].arguments}}, ids);
 }
 
-std::vector<NamedPrompt::Turn> NamedPrompt::turns(const Conversation& conversation) const {
+void NamedPrompt::remove_thoughts(std::vector<Message>& messages, bool last_alone) const {
+  for (std::size_t i = 1; i < messages.size(); i += 2) {
+    const bool earlier = last_alone && i + 1 < messages.size();
+    if (earlier || rules_.thinking == Thinking::kRemoved)
+      messages[i].content = without_thoughts(messages[i].content);
+  }
+}
+
+std::vector<NamedPrompt::Turn> NamedPrompt::turns(const Conversation& conversation,
+                                                  bool last_alone) const {
   std::vector<Message> messages = conversation.messages;
   const bool reasoning = prompt_.style == PromptTemplate::Style::kReasoning;
-  if (reasoning && !rules_.enable_thinking) {
-    for (Message& message : messages) {
-      if (message.role == MessageRole::kAssistant || message.role == MessageRole::kFunction) {
-        message.content = without_thoughts(message.content);
-      }
-    }
-  }
+  if (reasoning) remove_thoughts(messages, last_alone);
   const std::string system =
       (conversation.system.empty() ? prompt_.default_system : conversation.system) +
       tool_descriptions(prompt_.tools, conversation.tools);
@@ -173,17 +176,18 @@ std::vector<NamedPrompt::Turn> NamedPrompt::turns(const Conversation& conversati
     turn.taught = messages[i + 1].taught;
     result.push_back(std::move(turn));
   }
-  if (reasoning) add_thoughts(messages, result);
+  if (reasoning) add_thoughts(messages, last_alone, result);
   return result;
 }
 
 // An answer without a thought gets an empty one.
-void NamedPrompt::add_thoughts(std::vector<Message>& messages, std::vector<Turn>& turns) const {
+void NamedPrompt::add_thoughts(const std::vector<Message>& messages, bool last_alone,
+                               std::vector<Turn>& turns) const {
   std::vector<std::int32_t> thought;
   special_.encode({{kEmptyThought, false}}, thought);
-  for (std::size_t i = 0; i < turns.size(); ++i) {
+  for (std::size_t i = last_alone ? turns.size() - 1 : 0; i < turns.size(); ++i) {
     if (has_thought(messages[2 * i + 1].content)) continue;
-    if (rules_.enable_thinking) {
+    if (rules_.thinking == Thinking::kKept) {
       turns[i].target.insert(turns[i].target.begin(), thought.begin(), thought.end());
     } else {
       turns[i].source.insert(turns[i].source.end(), thought.begin(), thought.end());
@@ -248,12 +252,12 @@ TaughtText NamedPrompt::of_pair(const std::vector<Turn>& turns) const {
 
 std::vector<TaughtText> NamedPrompt::encode(const Conversation& conversation) const {
   if (!conversation.desirable && !conversation.rejected)
-    return {joined(turns(conversation), rules_.lengths.cutoff)};
-  std::vector<TaughtText> answers{of_pair(turns(conversation))};
+    return {joined(turns(conversation, false), rules_.lengths.cutoff)};
+  std::vector<TaughtText> answers{of_pair(turns(conversation, true))};
   if (conversation.rejected) {
     Conversation other = conversation;
     other.messages.back() = *other.rejected;
-    answers.push_back(of_pair(turns(other)));
+    answers.push_back(of_pair(turns(other, true)));
   }
   if (rules_.lengths.cutoff) cut_answers(answers, *rules_.lengths.cutoff);
   return answers;

@@ -16,14 +16,13 @@
 #include "data/instruct/conversation_encoder.h"
 #include "data/instruct/prompt_template.h"
 #include "data/instruct/special_texts.h"
+#include "data/instruct/thinking.h"
 #include "text/tokenizer.h"
 
 namespace piton {
 
 struct NamedPromptRules {
-  // Reasoning templates: keep thoughts, and learn an empty one where there is none. Otherwise
-  // thoughts are removed, and the empty one is part of the prompt.
-  bool enable_thinking = false;
+  Thinking thinking = Thinking::kAsGiven;
   bool append_eod = false;
   LengthRules lengths;
 };
@@ -47,12 +46,15 @@ class NamedPrompt final : public ConversationEncoder {
     bool taught = true;
   };
 
-  std::vector<Turn> turns(const Conversation& conversation) const;
+  // `last_alone`: only the last answer is learned; earlier ones have no thoughts.
+  std::vector<Turn> turns(const Conversation& conversation, bool last_alone) const;
   void add_message(const Message& message, std::size_t index, const std::string& before,
                    std::vector<std::int32_t>& ids) const;
   void add_slots(const Slots& slots, const std::vector<std::pair<std::string, std::string>>& values,
                  std::vector<std::int32_t>& ids) const;
-  void add_thoughts(std::vector<Message>& messages, std::vector<Turn>& turns) const;
+  void remove_thoughts(std::vector<Message>& messages, bool last_alone) const;
+  void add_thoughts(const std::vector<Message>& messages, bool last_alone,
+                    std::vector<Turn>& turns) const;
   TaughtText joined(const std::vector<Turn>& turns, std::optional<std::int64_t> cutoff) const;
   TaughtText of_pair(const std::vector<Turn>& turns) const;
   void close(TaughtText& sample, bool taught) const;

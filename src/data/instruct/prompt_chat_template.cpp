@@ -93,10 +93,12 @@ std::string print(const std::string& expression) {
 }  // namespace
 
 std::string chat_template_of(const PromptTemplate& prompt, const Tokenizer& tokenizer,
-                             bool enable_thinking) {
+                             Thinking thinking) {
   const TemplateText text(prompt, tokenizer);
   const bool in_user = prompt.style == PromptTemplate::Style::kLlama2;
-  const bool no_thoughts = prompt.style == PromptTemplate::Style::kReasoning && !enable_thinking;
+  const bool reasoning = prompt.style == PromptTemplate::Style::kReasoning;
+  const bool no_thoughts = reasoning && thinking == Thinking::kRemoved;
+  const std::string empty_thought = print(literal("<think>\n\n</think>\n\n"));
   const Expressions content = {{"content", "content"}, {"idx", "(loop.index0 // 2) | string"}};
   const std::string system = text.expression(prompt.system, {{"content", "system"}});
   std::string jinja =
@@ -123,6 +125,10 @@ std::string chat_template_of(const PromptTemplate& prompt, const Tokenizer& toke
         "{% set content = content.split('</think>')[-1].lstrip('\\n') %}"
         "{% endif %}";
   }
+  if (reasoning && thinking == Thinking::kAsGiven) {
+    jinja += "{% if '<think>' not in content and '</think>' not in content %}" + empty_thought +
+             "{% endif %}";
+  }
   // A generation block tells which text the assistant writes. Where the next turn ends an answer,
   // the last one has its own end.
   jinja += "{% generation %}" + print(text.expression(prompt.assistant, content));
@@ -145,7 +151,7 @@ std::string chat_template_of(const PromptTemplate& prompt, const Tokenizer& toke
            "{% else %}"
            "{{ raise_exception('this template has no role ' + message['role']) }}"
            "{% endif %}";
-  if (no_thoughts) jinja += print(literal("<think>\n\n</think>\n\n"));
+  if (no_thoughts) jinja += empty_thought;
   return jinja + "{% endif %}{% endfor %}";
 }
 

@@ -5,15 +5,16 @@
 #include <string>
 
 #include "data/instruct/prompt_template.h"
+#include "data/instruct/thinking.h"
 #include "text/tokenizer.h"
 
 namespace piton {
 
 // Jinja that renders conversations as NamedPrompt encodes them, special tokens by the names that
-// `tokenizer` has for them. `enable_thinking`: as of NamedPromptRules. It refuses tool calls and
+// `tokenizer` has for them. `thinking`: of the data. It refuses tool calls and
 // roles that the template has no form for. Ids can differ from NamedPrompt's: that encodes each
 // element separately, and a rendered text is encoded as a whole.
 std::string chat_template_of(const PromptTemplate& prompt, const Tokenizer& tokenizer,
-                             bool enable_thinking);
+                             Thinking thinking);
 
 }  // namespace piton

@@ -65,9 +65,12 @@ void RecordFields::set(std::map<std::string, Name>& names, const std::string& me
     throw Error(Fault::kUsage, "--map-keys: no {} \"{}\"; there are {}", what, meaning,
                 known.empty() ? "none" : listed(known, known.size()));
   }
-  if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
-    throw Error(Fault::kUsage, "--map-keys: \"{}\" is {}, wanted the name of a {}", meaning,
-                value.dump(), what == "tag" ? "tag" : "key");
+  const bool is_tag = what == "tag";
+  const bool is_absent = value.is_string() && value.get_ref<const std::string&>().empty();
+  if (!value.is_string() || (is_absent && (is_tag || !at->second.optional))) {
+    throw Error(Fault::kUsage, "--map-keys: \"{}\" is {}, wanted the name of a {}{}", meaning,
+                value.dump(), is_tag ? "tag" : "key",
+                is_absent && !is_tag ? ", since every record has this field" : "");
   }
   at->second.key = value.get<std::string>();
   at->second.given = true;
@@ -128,7 +131,7 @@ std::vector<std::string> RecordFields::required() const {
 std::vector<std::string> RecordFields::optional() const {
   std::vector<std::string> keys;
   for (const auto& [meaning, name] : names_) {
-    if (name.optional) keys.push_back(name.key);
+    if (name.optional && !name.key.empty()) keys.push_back(name.key);
   }
   return keys;
 }
@@ -139,9 +142,14 @@ std::string text_at(const nlohmann::ordered_json& record, const std::string& key
   return value.get<std::string>();
 }
 
-std::string optional_text_at(const nlohmann::ordered_json& record, const std::string& key) {
+bool holds(const nlohmann::ordered_json& record, const std::string& key) {
+  if (key.empty()) return false;
   const auto at = record.find(key);
-  return at == record.end() || at->is_null() ? "" : text_at(record, key);
+  return at != record.end() && !at->is_null();
+}
+
+std::string optional_text_at(const nlohmann::ordered_json& record, const std::string& key) {
+  return holds(record, key) ? text_at(record, key) : "";
 }
 
 nlohmann::ordered_json list_at(const nlohmann::ordered_json& record, const std::string& key) {
@@ -157,9 +165,9 @@ nlohmann::ordered_json list_at(const nlohmann::ordered_json& record, const std::
 }
 
 std::string json_text_at(const nlohmann::ordered_json& record, const std::string& key) {
-  const auto at = record.find(key);
-  if (at == record.end() || at->is_null()) return "";
-  return at->is_string() ? at->get<std::string>() : at->dump();
+  if (!holds(record, key)) return "";
+  const nlohmann::ordered_json& value = record.at(key);
+  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 std::string_view stripped(std::string_view text) {

@@ -17,11 +17,12 @@ class RecordFields {
   // `fields`: the meanings and their usual keys, "prompt=instruction query=input?"; a question mark
   // marks keys that a record need not have. `tags`, the same for the words inside a message, may be
   // empty. `map_keys`: JSON as {"prompt": "question", "tags": {"role_tag": "role"}}, or "".
+  // A meaning that a record need not have may be mapped to "": no record has it.
   // Throws Error(kUsage) for JSON of another form and for meanings that do not exist, with those
   // that do.
   RecordFields(std::string_view fields, std::string_view tags, const std::string& map_keys);
 
-  // The key of a meaning. Asserts that there is such a meaning.
+  // The key of a meaning; "": no record has it. Asserts that there is such a meaning.
   const std::string& key(std::string_view meaning) const;
   bool has(std::string_view meaning) const { return names_.contains(std::string(meaning)); }
   // The word of a tag, and whether the user gave it.
@@ -46,6 +47,8 @@ class RecordFields {
   std::map<std::string, Name> tags_;
 };
 
+// Whether `key` is there and not null; not for "", the key of what no record has.
+bool holds(const nlohmann::ordered_json& record, const std::string& key);
 // The value of `key`, a text. Throws Error(kData) with the keys that exist, or with the type that
 // the value has.
 std::string text_at(const nlohmann::ordered_json& record, const std::string& key);

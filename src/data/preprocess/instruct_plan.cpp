@@ -139,22 +139,20 @@ void set_prompt(const PreprocessOptions& options, const Tokenizer& tokenizer, In
     plan.prompt = std::make_shared<SeedPrompt>(tokenizer, seed);
     plan.prompt_name = "AscendSpeed's";
   } else if (instruct.prompt_type.empty()) {
-    const auto own =
-        std::make_shared<ModelPrompt>(options.chat_templates, tokenizer,
-                                      ModelPromptRules{.enable_thinking = instruct.enable_thinking,
-                                                       .append_eod = options.append_eod,
-                                                       .lengths = lengths});
+    const auto own = std::make_shared<ModelPrompt>(
+        options.chat_templates, tokenizer,
+        ModelPromptRules{
+            .thinking = instruct.thinking, .append_eod = options.append_eod, .lengths = lengths});
     plan.work = own->source();
     plan.prompt = own;
     plan.prompt_name = "the model's own";
   } else {
     const PromptTemplate prompt = prompt_template(instruct.prompt_type, instruct.prompt_type_path);
-    plan.chat_template = chat_template_of(prompt, tokenizer, instruct.enable_thinking);
-    plan.prompt =
-        std::make_shared<NamedPrompt>(prompt, tokenizer,
-                                      NamedPromptRules{.enable_thinking = instruct.enable_thinking,
-                                                       .append_eod = options.append_eod,
-                                                       .lengths = lengths});
+    plan.chat_template = chat_template_of(prompt, tokenizer, instruct.thinking);
+    plan.prompt = std::make_shared<NamedPrompt>(
+        prompt, tokenizer,
+        NamedPromptRules{
+            .thinking = instruct.thinking, .append_eod = options.append_eod, .lengths = lengths});
     plan.prompt_name = instruct.prompt_type;
   }
 }
@@ -166,7 +164,7 @@ std::string work_of(const PreprocessOptions& options, const InstructPlan& plan) 
       "{}|{}|{}|{}|{}|{}|{}|{}", plan.handler->name, plan.prompt_name, plan.labels.count,
       fmt::join(plan.labels.names, "|"),
       instruct.prompt_type_path.empty() ? "" : read_text_file(instruct.prompt_type_path, 16 << 20),
-      instruct.enable_thinking, number(lengths_of(instruct).cutoff), number(instruct.seq_length));
+      name(instruct.thinking), number(lengths_of(instruct).cutoff), number(instruct.seq_length));
 }
 
 constexpr std::size_t kMostShown = 4000;  // bytes of the first sample

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/options/options.h"
+#include "data/instruct/thinking.h"
 
 namespace piton {
 
@@ -13,11 +14,13 @@ struct RecordFileOptions {
   std::string prompt_type;
   std::string prompt_type_path;
   std::string map_keys;
-  bool enable_thinking = false;
+  Thinking thinking = Thinking::kAsGiven;
 
+  // Configurations of earlier versions have "enable-thinking = false", the default then.
+  bool keeps_thoughts() const { return thinking == Thinking::kKept; }
   bool given() const {
     return handler_name != "auto" || !prompt_type.empty() || !prompt_type_path.empty() ||
-           !map_keys.empty() || enable_thinking;
+           !map_keys.empty() || keeps_thoughts();
   }
 
   template <typename Visitor>
@@ -44,11 +47,13 @@ struct RecordFileOptions {
              "{\"prompt\": \"question\"}; needs --handler-name",
              rules("JSON")},
       map_keys);
-    v(Option{"enable-thinking",
-             "reasoning templates (qwen3): keep the thoughts of files in --data-path, and learn "
-             "them",
-             rules("")},
-      enable_thinking);
+    v(
+        Option{
+            "enable-thinking",
+            "reasoning templates (qwen3): learn the thoughts of answers in files of --data-path, "
+            "and an empty one where there is none (true, or no value), remove thoughts (false), or "
+            "learn those that there are (none, the default)"},
+        thinking);  // the samples that are made with it are compared
   }
 };
 

@@ -106,17 +106,20 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
 std::int64_t padded_vocabulary_size(std::int64_t vocabulary, const TokenizerOptions& options,
                                     std::int64_t tensor_parallel) {
   PITON_ASSERT(vocabulary > 0 && tensor_parallel > 0);
-  check_range("--pad-vocab-size-to", options.pad_vocab_size_to, 0, kLargestSize);
+  check_range("--padded-vocab-size (--pad-vocab-size-to)", options.pad_vocab_size_to, 0,
+              kLargestSize);
   if (options.pad_vocab_size_to > 0) {
     if (options.pad_vocab_size_to < vocabulary) {
       throw Error(Fault::kUsage,
-                  "vocabulary: --pad-vocab-size-to is too small: got {}, wanted at least the {} "
+                  "vocabulary: --padded-vocab-size (--pad-vocab-size-to) is too small: got {}, "
+                  "wanted at least the {} "
                   "tokens of the vocabulary; raise it or leave it out",
                   options.pad_vocab_size_to, vocabulary);
     }
     if (options.pad_vocab_size_to % tensor_parallel != 0) {
       throw Error(Fault::kUsage,
-                  "vocabulary: --pad-vocab-size-to cannot be split: got {}, wanted a multiple of "
+                  "vocabulary: --padded-vocab-size (--pad-vocab-size-to) cannot be split: got {}, "
+                  "wanted a multiple of "
                   "the {} tensor ranks; try {}",
                   options.pad_vocab_size_to, tensor_parallel,
                   (options.pad_vocab_size_to / tensor_parallel + 1) * tensor_parallel);

@@ -115,6 +115,25 @@ expect(RUN preprocess --input ${WORK}/strange.jsonl ${bytes} --prompt-type empty
 expect(RUN preprocess --input ${WORK}/strange.jsonl ${bytes} --prompt-type empty --handler-name AlpacaStyleInstructionHandler
            --map-keys "{\"prompt\": \"question\", \"response\": \"answer\"}" --output-prefix ${WORK}/s CODE 0 OUT "s_packed_labels_document.bin: 1 documents, 2 tokens")
 
+# Values of --enable-thinking, and the flag alone.
+file(WRITE ${WORK}/thoughts.jsonl "{\"instruction\": \"a\", \"output\": \"<think>b</think>c\"}\n{\"instruction\": \"a\", \"output\": \"c\"}\n")
+foreach(value "" ;--enable-thinking,none ;--enable-thinking,true ;--enable-thinking ;--enable-thinking,false)
+  string(REPLACE "," ";" words "${value}")
+  expect(RUN preprocess --input ${WORK}/thoughts.jsonl ${bytes} --prompt-type empty ${words} --output-prefix ${WORK}/thoughts --overwrite CODE 0
+         OUT "thoughts_packed_labels_document.bin: 2 documents")
+endforeach()
+expect(RUN preprocess --input ${WORK}/thoughts.jsonl ${bytes} --prompt-type empty --enable-thinking yes --output-prefix ${WORK}/thoughts
+       CODE 2 ERR "got \"yes\", wanted no argument here")
+
+# MindSpeed-LLM's line for pairs: "" is a field that no record has.
+file(WRITE ${WORK}/pairs.jsonl "{\"system\": \"s\", \"question\": \"x\", \"chosen\": \"y\", \"rejected\": \"z\"}\n")
+expect(RUN preprocess --input ${WORK}/pairs.jsonl ${bytes} --prompt-type empty --handler-name AlpacaStylePairwiseHandler
+           --map-keys "{\"prompt\":\"question\", \"query\":\"\", \"system\":\"system\"}" --output-prefix ${WORK}/pairs CODE 0
+       OUT "pairs_packed_chosen_labels_document.bin: 1 documents")
+expect(RUN preprocess --input ${WORK}/pairs.jsonl ${bytes} --prompt-type empty --handler-name AlpacaStylePairwiseHandler
+           --map-keys "{\"prompt\":\"\"}" --output-prefix ${WORK}/none CODE 2
+       ERR "--map-keys: \"prompt\" is \"\", wanted the name of a key, since every record has this field")
+
 # Texts of several keys.
 expect(RUN preprocess --input ${WORK}/alpaca.jsonl ${bytes} --handler-name AlpacaPretrainHandler --output-prefix ${WORK}/t CODE 0
        OUT "t_text_document.bin: 9 documents")

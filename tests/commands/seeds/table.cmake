@@ -145,13 +145,9 @@ seed_line(asp-generate-2-2
 # generate_alpaca_13B_deepspeed.sh and generate_llama_7B_deepspeed_pipeline.sh: ZeRO shards the weights, with and without tensor ranks.
 seed_line(asp-generate-deepspeed
   RUN generate --load generated-from --prompt hello --deepspeed --deepspeed_config ds_config.json
-  THEN WAITS BECAUSE "generate has none of DeepSpeed's flags; --zero-stage 3 shards the weights" SAYS "--deepspeed: unknown option")
+  THEN RUNS SAYS "--deepspeed, --deepspeed_config: no meaning here: --zero-stage 3 shards the weights")
 seed_line(asp-generate-zero
   LAUNCH 2 generate --load generated-from --prompt hello --greedy --max-new-tokens 4 --zero-stage 3 THEN RUNS)
-# generate_alpaca_13B_lora_deepspeed.sh.
-seed_line(asp-generate-lora
-  RUN generate --load generated-from --prompt hello --lora-load lora --lora-r 16 --lora-alpha 32 --lora-target-modules query_key_value
-  THEN WAITS BECAUSE "rank and targets are those of the adapter's files" SAYS "--lora-r: unknown option")
 # "--max-new-token", as the text spells it.
 seed_line(asp-generate-max-new-token
   RUN generate --load generated-from --prompt hello --greedy --max-new-token 4 THEN RUNS)
@@ -178,6 +174,21 @@ seed_line(msl-convert-back
   RUN convert --use-mcore-models --model-type GPT --load-model-type mg --save-model-type hf --model-type-hf llama2
       --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1 --load-dir core --save-dir back-as-there
   THEN RUNS SAYS "back-as-there: hf from mg")
+# Those of newer scripts, of models with experts too; to files of ranks the last one would change the result.
+set(of_newer --spec mindspeed_llm.tasks.models.spec.qwen3_spec layer_spec --hf-cfg-dir ./origin_hf_cfg --expert-tensor-parallel-size 1
+  --loader mg_mcore --saver mg_mcore --w-pack true --moe-grouped-gemm)
+seed_line(msl-convert-back-newer
+  RUN convert --use-mcore-models --model-type GPT --load-model-type mg --save-model-type hf ${of_newer} --load-dir core --save-dir back-newer
+  THEN RUNS SAYS "back-newer: hf from mg" "--spec: no meaning here" "--hf-cfg-dir: no meaning here" "--moe-grouped-gemm: no meaning here"
+  MAKES back-newer/config.json)
+seed_line(msl-convert-grouped
+  RUN ${convert_ckpt} --moe-grouped-gemm --save-dir x
+  THEN REFUSED SAYS "--moe-grouped-gemm: files of ranks have each expert by itself")
+seed_line(msl-convert-expert-ranks
+  RUN ${convert_ckpt} --expert-tensor-parallel-size 2 --save-dir x
+  THEN REFUSED SAYS "--expert-tensor-parallel-size: got 2, wanted 1")
+seed_line(msl-convert-orm
+  RUN ${convert_ckpt} --orm --save-dir x THEN REFUSED SAYS "--orm: heads of rewards are in folders of Hugging Face")
 seed_line(msl-convert-back-divided
   RUN convert --model-type GPT --load-model-type mg --save-model-type hf --target-tensor-parallel-size 2 --load-dir core --save-dir x
   THEN REFUSED SAYS "--target-tensor-parallel-size: is for --to mg, and this writes hf, which any layout loads")
@@ -225,6 +236,10 @@ seed_line(msl-tune-for-convert
   RUN pretrain --load llama-7b-hf --data-path dataset/alpaca_llama2 --is-instruction-dataset --train-iters 2 --seq-length 64 ${tokenizer}
       --lora-r 16 --lora-alpha 32 --lora-target-modules query_key_value dense --save lora
   THEN RUNS)
+# generate_alpaca_13B_lora_deepspeed.sh.
+seed_line(asp-generate-lora
+  RUN generate --load generated-from --prompt hello --lora-load lora --lora-r 16 --lora-alpha 32 --lora-target-modules query_key_value
+  THEN RUNS SAYS "--lora-r, --lora-alpha, --lora-target-modules: no meaning here: read from the files of --lora-load")
 seed_line(msl-convert-lora
   RUN ${convert_ckpt} --save-dir merged --lora-load lora --lora-r 16 --lora-alpha 32 --lora-target-modules query_key_value dense
   THEN RUNS SAYS "verified: ")
@@ -238,12 +253,43 @@ seed_line(msl-tune-go-on
   RUN pretrain --load tuned --save tuned --data-path dataset/alpaca_llama2 --train-iters 3 --seq-length 32 ${tokenizer} ${sft}
       --override-opt_param-scheduler
   THEN RUNS SAYS "resumed tuned/iter_0000002" "iteration +3/ +3 ")
+# The same with the flags of ckpt_convert_*_mcore2hf.sh.
+seed_line(msl-tuned-back-as-there
+  RUN convert --use-mcore-models --model-type GPT --save-model-type hf --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1
+      --load-dir tuned --save-dir tuned-as-there
+  THEN RUNS SAYS "tuned-as-there: hf from piton")
 seed_line(msl-tuned-back
   RUN convert --load-dir tuned --save-model-type hf --save-dir tuned-hf THEN RUNS SAYS "tuned-hf: hf from piton" "verified: ")
 seed_line(msl-generate-tuned
   RUN generate --load tuned-hf --prompt hello --max-new-tokens 8 --greedy THEN RUNS)
 seed_line(msl-generate
   RUN generate --load qwen15 --prompt hello --max-new-tokens 8 --greedy THEN RUNS)
+# generate_qwen3_14b_ptd.sh and its like, with the sizes of the model: all flags but those of torchrun.
+set(of_qwen --use-mcore-models --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --load qwen15
+  --spec mindspeed_llm.tasks.models.spec.qwen3_spec layer_spec --kv-channels 128 --qk-layernorm --num-layers 2 --hidden-size 64
+  --use-rotary-position-embeddings --untie-embeddings-and-output-weights --num-attention-heads 4 --ffn-hidden-size 128
+  --max-position-embeddings 40960 --seq-length 4096 --make-vocab-size-divisible-by 1 --padded-vocab-size 320 --rotary-base 1000000
+  --micro-batch-size 1 --disable-bias-linear --swiglu --tokenizer-type PretrainedFromHF --tokenizer-name-or-path llama-7b-hf
+  --normalization RMSNorm --position-embedding-type rope --norm-epsilon 1e-6 --hidden-dropout 0 --attention-dropout 0 --max-new-tokens 4
+  --no-gradient-accumulation-fusion --attention-softmax-in-fp32 --exit-on-missing-checkpoint --no-masked-softmax-fusion
+  --group-query-attention --seed 42 --bf16 --use-kv-cache --use-flash-attn --use-fused-swiglu --use-fused-rmsnorm
+  --use-fused-rotary-pos-emb --log-interval 1)
+seed_line(msl-generate-script
+  RUN generate ${of_qwen} --prompt hello --task greedy --history-turns 3 --moe-grouped-gemm --n-group 1
+  THEN RUNS SAYS "--kv-channels, --qk-layernorm[^\n]*: no meaning here: read from the model's files" "--log-interval: no meaning here")
+seed_line(msl-generate-other-sizes
+  RUN generate ${of_qwen} --prompt hello --num-layers 40
+  THEN REFUSED SAYS "--num-layers: got 40, but the model of qwen15 has 2; leave the flag out")
+seed_line(msl-generate-chat
+  RUN generate ${of_qwen} --task chat --hf-chat-template
+  THEN REFUSED SAYS "--task: got .chat., wanted greedy or do_sample" "--hf-chat-template: piton chat asks by a chat template")
+# chat_*_ptd.sh.
+seed_line(msl-chat-script
+  RUN chat ${of_qwen} --task chat --hf-chat-template --history-turns 3 --top-p 0.9 --temperature 0.6
+  THEN REFUSED SAYS "--load: qwen15 has no chat template; give --chat-template FILE")
+seed_line(msl-chat-script-type
+  RUN chat ${of_qwen} --task chat --inference-prompt-type llama2 --history-turns 3
+  THEN RUNS SAYS "--use-kv-cache: no meaning here")
 seed_line(msl-chat RUN chat --load qwen15 THEN REFUSED SAYS "--load: qwen15 has no chat template; give --chat-template FILE")
 
 # "Evaluation with Benchmarks", at its start and under "Configuration of evaluation parameters": --seq-length 512.

@@ -240,6 +240,10 @@ TEST(MegatronFlags, OfMindSpeedSetOptionsByTheirValues) {
   EXPECT_TRUE(f.options.parallel.schedule.manual_allocation);
   EXPECT_TRUE(f.set.given("pipeline-schedule"));
   EXPECT_TRUE(f.set.given("rotary-scaling-type"));
+  f.set.parse({"--rope-scaling-type", "yarn", "--rope-scaling-beta-fast", "32",
+               "--rope-scaling-beta-slow", "1"});
+  EXPECT_EQ(f.options.model.rotary.scaling_type, "yarn");
+  EXPECT_EQ(f.options.model.rotary.fast, 32);
   f.set.parse({"--context-parallel-algo", "megatron_cp_algo"});
   EXPECT_EQ(f.options.parallel.context_exchange, ContextExchange::kRing);
   EXPECT_EQ(f.failure({"--context-parallel-algo", "hybrid_cp_algo"}),

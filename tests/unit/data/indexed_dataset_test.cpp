@@ -146,7 +146,10 @@ TEST(IndexedDataset, RefusesEveryTruncation) {
   write_file(folder / "x.idx", index);
   for (std::size_t cut = 0; cut < ids.size(); ++cut) {
     write_file(folder / "x.bin", ids.substr(0, cut));
-    EXPECT_THAT(error_of(folder / "x"), HasSubstr("x.bin: ")) << cut;
+    EXPECT_THAT(error_of(folder / "x"),
+                HasSubstr(fmt::format("x.bin: has {} bytes, but by ", cut)));
+    EXPECT_THAT(error_of(folder / "x"),
+                HasSubstr(fmt::format("x.idx the ids end at byte {}; one of", ids.size())));
   }
 }
 

@@ -76,6 +76,26 @@ TEST(RotaryOptions, GiveTheScalingThatMegatronsFlagsMean) {
   EXPECT_EQ(yarn.rotary_scaling.original_positions, 64);
   EXPECT_EQ(yarn.rotary_channels(), yarn.head_size / 2);
   EXPECT_TRUE(yarn.rotary_pairs);
+  // Those of MindSpeed-LLM's scripts of DeepSeek.
+  const ModelConfig betas =
+      resolve({"--rotary-scaling-type", "yarn", "--rope-scaling-factor", "4",
+               "--rope-scaling-original-max-position-embeddings", "16", "--rope-scaling-beta-fast",
+               "8", "--rope-scaling-beta-slow", "2", "--rope-scaling-mscale", "0.707",
+               "--rope-scaling-mscale-all-dim", "0.707"});
+  EXPECT_EQ(betas.rotary_scaling, (RotaryScaling{.kind = Kind::kYarn,
+                                                 .factor = 4,
+                                                 .original_positions = 16,
+                                                 .fast = 8,
+                                                 .slow = 2,
+                                                 .numerator = 0.707,
+                                                 .denominator = 0.707}));
+  const RotaryOptions stored = RotaryOptions::of(betas);
+  EXPECT_EQ(stored.fast, 8);
+  EXPECT_EQ(stored.slow, 2);
+  ModelConfig again = resolve({});
+  stored.apply(again);
+  EXPECT_EQ(again.rotary_scaling, betas.rotary_scaling);
+  EXPECT_FALSE(RotaryOptions::of(yarn).fast || RotaryOptions::of(yarn).slow);
   const ModelConfig skips = resolve({"--no-rope-freq", "2"});
   EXPECT_TRUE(skips.rotates(0) && !skips.rotates(1) && skips.rotates(2));
   EXPECT_EQ(ModelOptions::of(skips).rotary.no_rotary_every, 2);
@@ -110,6 +130,13 @@ TEST(RotaryOptions, RefuseWhatCannotBeOrIsNotRead) {
   EXPECT_THAT(
       refusal({"--rotary-seq-len-interpolation-factor", "2", "--rotary-scaling-factor", "2"}),
       HasSubstr("is not used by"));
+  EXPECT_EQ(refusal({"--use-rope-scaling", "--rotary-beta-fast", "8"}),
+            "--rotary-beta-fast: is not used by --rotary-scaling-type llama3; leave it out");
+  EXPECT_THAT(refusal({"--rotary-beta-slow", "2"}), HasSubstr("--rotary-beta-slow: is not used"));
+  EXPECT_EQ(refusal({"--rotary-scaling-type", "yarn", "--rotary-scaling-factor", "2",
+                     "--rotary-beta-fast", "1"}),
+            "--rotary-beta-slow, --rotary-beta-fast: got 1 and 1, wanted above 0, and a larger "
+            "one, at most 1e+30");
   EXPECT_THAT(refusal({"--rotary-long-factors", "1", "--use-rope-scaling"}),
               HasSubstr("--rotary-long-factors"));
   EXPECT_THAT(refusal({"--rotary-scaling-type", "longrope", "--rotary-scaling-factor", "2",

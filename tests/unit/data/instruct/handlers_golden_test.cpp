@@ -64,7 +64,9 @@ PreprocessOptions options_of(const Json& row) {
   }
   options.instruct.handler_name = row.at("handler");
   options.instruct.prompt_type = row.value("prompt", "");
-  options.instruct.enable_thinking = row.value("enable_thinking", false);
+  if (row.contains("enable_thinking"))
+    options.instruct.thinking =
+        row.at("enable_thinking").get<bool>() ? Thinking::kKept : Thinking::kRemoved;
   options.instruct.seq_length = number(row, "seq_length");
   options.instruct.cutoff_len = number(row, "cutoff_len");
   options.instruct.max_samples = number(row, "max_samples");

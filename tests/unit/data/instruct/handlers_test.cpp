@@ -151,6 +151,33 @@ TEST(MapKeys, NamesThatDoNotExistAreErrors) {
   EXPECT_THAT(fault("[]"), HasSubstr("wanted a JSON object"));
 }
 
+// MindSpeed-LLM's way to say that the data have no such field.
+TEST(MapKeys, AnEmptyNameMeansThatNoRecordHasTheField) {
+  const char* record = R"({"question": "a", "input": "i", "": "x", "chosen": "c", "rejected": "r",
+      "system": "s", "history": [["p", "q"]]})";
+  EXPECT_EQ(shown(read("AlpacaStylePairwiseHandler", record,
+                       R"({"prompt": "question", "query": "", "system": "system"})")),
+            "[s]user:p|assistant:q|user:a|assistant:c|not:r");
+  EXPECT_EQ(shown(read("AlpacaStylePairwiseHandler", record,
+                       R"({"prompt": "question", "system": "", "history": "", "tools": ""})")),
+            "user:a\ni|assistant:c|not:r");
+  EXPECT_EQ(shown(read("PromptPairwiseHandler", R"({"": [{"role": "user", "content": "x"}],
+      "chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "c"}],
+      "rejected": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "r"}]})",
+                       R"({"prompt": ""})")),
+            "user:a|assistant:c|not:r");
+  const RecordFields fields = fields_of(handler_named(kAlpaca), R"({"query": "", "tools": ""})");
+  EXPECT_THAT(fields.optional(), testing::UnorderedElementsAre("history", "system"));
+  const auto fault = [](const std::string& handler, const std::string& map_keys) {
+    return message_of(Fault::kUsage, [&] { fields_of(handler_named(handler), map_keys); });
+  };
+  EXPECT_EQ(fault(kAlpaca, R"({"prompt": ""})"),
+            "--map-keys: \"prompt\" is \"\", wanted the name of a key, since every record has this "
+            "field");
+  EXPECT_EQ(fault(kShareGpt, R"({"tags": {"role_tag": ""}})"),
+            "--map-keys: \"role_tag\" is \"\", wanted the name of a tag");
+}
+
 TEST(ShareGpt, ReadsSystemTagsAndTools) {
   EXPECT_EQ(shown(read(kShareGpt, R"({"conversations": [{"from": "system", "value": "s"},
       {"from": "human", "value": "a"}, {"from": "function_call", "value": "{}"},

@@ -53,7 +53,11 @@ TEST_F(ModelPromptTest, TellsTheTemplateToThink) {
                   "{% if enable_thinking is defined %}{{ enable_thinking }};{% endif %}"
                   "{% for m in messages %}{{ m.content }};{% endfor %}");
   const Conversation conversation = talk({"b", "c"});
-  EXPECT_EQ(byte_text(prompt({.enable_thinking = true}).encode(conversation)[0].ids), "True;b;c;");
+  const auto ids = [&](Thinking thinking) {
+    return byte_text(prompt({.thinking = thinking}).encode(conversation)[0].ids);
+  };
+  EXPECT_EQ(ids(Thinking::kKept), "True;b;c;");
+  EXPECT_EQ(ids(Thinking::kRemoved), "False;b;c;");
   EXPECT_EQ(byte_text(prompt().encode(conversation)[0].ids), "b;c;");
 }
 

@@ -108,6 +108,47 @@ TEST(NamedPrompt, AppendsEod) {
             "ab$");
 }
 
+// As encode_multiturn and encode_oneturn of MindSpeed-LLM's ReasoningTemplate.
+TEST(NamedPrompt, TreatsThoughtsAsEnableThinkingSays) {
+  PromptTemplate form = prompt_template("default", "");
+  form.style = PromptTemplate::Style::kReasoning;
+  form.user = parse_slots("Q:{{content}} A:");
+  const ByteTokenizer tokenizer;
+  const Conversation three =
+      talk({"a", "<think>w</think>b", "c", "d", "e", "<think>x</think>\n\nf"});
+  const auto encoded = [&](Thinking thinking, const Conversation& conversation) {
+    std::string text;
+    const NamedPrompt prompt(form, tokenizer, {.thinking = thinking});
+    for (const TaughtText& sample : prompt.encode(conversation)) {
+      text += "|";
+      bool learned = false;
+      for (std::size_t i = 0; i < sample.ids.size(); ++i) {
+        const bool now = sample.labels[i] != kIgnoredLabel;
+        if (now != learned) text += now ? "[" : "]";
+        learned = now;
+        text += byte_text({sample.ids[i]});
+      }
+    }
+    return text;
+  };
+  const std::string none = "<think>\n\n</think>\n\n";
+  EXPECT_EQ(encoded(Thinking::kAsGiven, three),
+            "|Q:a A:[<think>w</think>b$]\nQ:c A:" + none + "[d$]\nQ:e A:[<think>x</think>\n\nf$");
+  EXPECT_EQ(encoded(Thinking::kKept, three),
+            "|Q:a A:[<think>w</think>b$]\nQ:c A:[" + none + "d$]\nQ:e A:[<think>x</think>\n\nf$");
+  EXPECT_EQ(encoded(Thinking::kRemoved, three),
+            "|Q:a A:" + none + "[b$]\nQ:c A:" + none + "[d$]\nQ:e A:" + none + "[f$");
+  // Of pairs, the answers before have no thoughts, and get no empty ones.
+  Conversation pair = talk({"a", "<think>w</think>b", "c", "<think>x</think>d"});
+  pair.rejected = Message{MessageRole::kAssistant, "e"};
+  EXPECT_EQ(encoded(Thinking::kAsGiven, pair),
+            "|Q:a A:b$\nQ:c A:[<think>x</think>d$|Q:a A:b$\nQ:c A:" + none + "[e$");
+  EXPECT_EQ(encoded(Thinking::kKept, pair),
+            "|Q:a A:b$\nQ:c A:[<think>x</think>d$|Q:a A:b$\nQ:c A:[" + none + "e$");
+  EXPECT_EQ(encoded(Thinking::kRemoved, pair),
+            "|Q:a A:b$\nQ:c A:" + none + "[d$|Q:a A:b$\nQ:c A:" + none + "[e$");
+}
+
 TEST(NamedPrompt, RefusesATokenizerWithoutItsTokens) {
   EXPECT_THAT(message_of(Fault::kUsage, [] { bytes_prompt("qwen"); }),
               HasSubstr("--prompt-type qwen: the tokenizer (byte) has no token <|im_end|>, which "

@@ -83,12 +83,13 @@ TEST(PromptChatTemplate, RendersTheTextThatEveryNamedTemplateTeaches) {
   conversations.back().messages[2].role = MessageRole::kObservation;
   conversations.push_back(talk({"a", "<think>\nwhy\n</think>\n\nb", "c", "d"}));
   for (const PromptTemplate& prompt : built_in_templates()) {
-    for (const bool thinking : {false, true}) {
+    for (const Thinking thinking : {Thinking::kRemoved, Thinking::kKept, Thinking::kAsGiven}) {
       const ChatTemplate chat(chat_template_of(prompt, tokenizer, thinking), {}, prompt.name);
-      const NamedPrompt named(prompt, tokenizer, {.enable_thinking = thinking});
+      const NamedPrompt named(prompt, tokenizer, {.thinking = thinking});
       for (std::size_t i = 0; i < conversations.size(); ++i) {
         // With thoughts, an answer without one teaches an empty one, which no history has.
-        if (thinking && prompt.style == PromptTemplate::Style::kReasoning) continue;
+        if (thinking == Thinking::kKept && prompt.style == PromptTemplate::Style::kReasoning)
+          continue;
         SCOPED_TRACE(fmt::format("{}, conversation {}", prompt.name, i));
         const std::string wanted = tokenizer.decode(named.encode(conversations[i])[0].ids, {});
         const RenderedChat got =
@@ -102,21 +103,24 @@ TEST(PromptChatTemplate, RendersTheTextThatEveryNamedTemplateTeaches) {
 
 TEST(PromptChatTemplate, EndsWhereTheAnswerBegins) {
   const NamedBytes tokenizer;
-  const auto rendered = [&](const std::string& name, bool thinking) {
+  const auto rendered = [&](const std::string& name, Thinking thinking) {
     return ChatTemplate(chat_template_of(prompt_template(name, ""), tokenizer, thinking), {}, name)
         .render({.messages = messages_of(talk({"a"}))}, /*add_generation_prompt=*/true)
         .text;
   };
-  EXPECT_EQ(rendered("default", false), "Human: a\nAssistant:");
-  EXPECT_EQ(rendered("llama2", false), "<s>[INST] a [/INST]");
-  EXPECT_EQ(rendered("qwen3", true), "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
-  EXPECT_EQ(rendered("qwen3", false),
+  EXPECT_EQ(rendered("default", Thinking::kAsGiven), "Human: a\nAssistant:");
+  EXPECT_EQ(rendered("llama2", Thinking::kAsGiven), "<s>[INST] a [/INST]");
+  for (const Thinking thinking : {Thinking::kKept, Thinking::kAsGiven})
+    EXPECT_EQ(rendered("qwen3", thinking),
+              "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(rendered("qwen3", Thinking::kRemoved),
             "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
 }
 
 TEST(PromptChatTemplate, RefusesToolsAndOtherRoles) {
   const NamedBytes tokenizer;
-  const ChatTemplate chat(chat_template_of(prompt_template("qwen", ""), tokenizer, false), {}, "x");
+  const ChatTemplate chat(
+      chat_template_of(prompt_template("qwen", ""), tokenizer, Thinking::kAsGiven), {}, "x");
   ChatInput input{.messages = messages_of(talk({"a"}))};
   input.messages[0]["role"] = "critic";
   EXPECT_THAT(message_of(Fault::kData, [&] { chat.render(input, true); }),
