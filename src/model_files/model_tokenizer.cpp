@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
+#include "base/json.h"
 #include "text/compare_tokenizers.h"
 #include "text/files/tokenizer_folder.h"
 
@@ -15,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDefaultTemplate = "chat_template.jinja";
+constexpr const char* kTokenizerSettings = "tokenizer_config.json";
 constexpr const char* kTemplateFolder = "chat_templates";  // of named ones
 
 bool belongs_to_tokenizer(const fs::path& file) {
@@ -201,6 +203,14 @@ void keep_chat_template(const std::string& text, const fs::path& run) {
   const fs::path folder = run / kTokenizerFolder;
   create_folders(folder);
   write_text_file(folder / kDefaultTemplate, text);
+  // llama.cpp's converter and earlier versions of Transformers look into this file first.
+  const fs::path settings = folder / kTokenizerSettings;
+  if (!fs::exists(settings)) return;
+  auto config = read_json_or_discarded<nlohmann::ordered_json>(read_text_file(settings));
+  if (!config.is_object() || !config.contains("chat_template") || config["chat_template"] == text)
+    return;
+  config["chat_template"] = text;
+  write_text_file(settings, config.dump(2) + "\n");
 }
 
 TokenizerOptions kept_tokenizer(const TokenizerOptions& options, const fs::path& checkpoint) {

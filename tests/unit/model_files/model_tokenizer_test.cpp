@@ -58,6 +58,20 @@ TEST(ModelTokenizer, IsKeptWithItsTemplatesButNotWithWeights) {
   EXPECT_EQ(open_tokenizer(moved)->content_hash(), opened->content_hash());
 }
 
+// Programs differ in the file that they read first.
+TEST(ModelTokenizer, KeepsOneTemplateInBothOfItsPlaces) {
+  const TempFolder run;
+  const fs::path kept = run / kTokenizerFolder;
+  keep_chat_template("{{ first }}", run.path());
+  EXPECT_FALSE(fs::exists(kept / "tokenizer_config.json"));
+  write_text_file(kept / "tokenizer_config.json",
+                  R"({"bos_token": "<s>", "chat_template": "{{ base }}"})");
+  keep_chat_template("{{ tuned }}", run.path());
+  EXPECT_EQ(read_text_file(kept / "chat_template.jinja"), "{{ tuned }}");
+  EXPECT_EQ(read_text_file(kept / "tokenizer_config.json"),
+            "{\n  \"bos_token\": \"<s>\",\n  \"chat_template\": \"{{ tuned }}\"\n}\n");
+}
+
 TEST(ModelTokenizer, InsideTheFileOfAModelIsKeptAsFiles) {
   const TempFolder folder;
   const ModelTokenizer tokenizer{.texts =
