@@ -59,6 +59,20 @@ void copy_companions(const OpenedModel& from, const fs::path& to) {
   write_text_file(to / "chat_template.jinja", from.adapter_template);
 }
 
+// OpenAI's names of GPT-2's files, which Transformers does not look for. Without settings it takes
+// the class of the model's family, which may read other files.
+void name_merges_files(const fs::path& draft) {
+  if (fs::exists(draft / "tokenizer.json")) return;
+  for (const auto& [theirs, name] :
+       {std::pair{"encoder.json", "vocab.json"}, {"vocab.bpe", "merges.txt"}}) {
+    if (fs::exists(draft / theirs) && !fs::exists(draft / name))
+      fs::rename(draft / theirs, draft / name);
+  }
+  if (fs::exists(draft / "tokenizer_config.json")) return;
+  const Json json = {{"tokenizer_class", "GPT2Tokenizer"}};
+  write_text_file(draft / "tokenizer_config.json", json.dump(2) + "\n");
+}
+
 // The files that flags name (--vocab-file, --merge-file), under the names that Transformers looks
 // for. A vocab.txt says nothing of capitals, and Transformers would lower the case of them all. The
 // tokenizer of bytes has no files, and gets some.
@@ -76,6 +90,9 @@ void name_vocabulary_files(const OpenedModel& from, const fs::path& draft) {
   } else if (!options.merge_file.empty()) {
     put(file, "vocab.json", "encoder.json");
     put(options.merge_file, "merges.txt", "vocab.bpe");
+    name_merges_files(draft);
+  } else if (fs::exists(draft / "vocab.bpe")) {
+    name_merges_files(draft);
   } else if (file.ends_with(".model")) {
     put(file, "tokenizer.model", "spiece.model");
   } else if (file.ends_with(".txt") || options.type.starts_with("BertWordPiece")) {
