@@ -25,7 +25,15 @@ Json calls_message(const Message& message) {
         {{"type", "function"},
          {"function", {{"name", call.name}, {"arguments", read_json<Json>(call.arguments)}}}});
   }
-  return {{"role", "assistant"}, {"content", calls.thought + message.said}, {"tool_calls", list}};
+  if (message.given.is_null()) {
+    return {{"role", "assistant"}, {"content", calls.thought + message.said}, {"tool_calls", list}};
+  }
+  Json given = message.given.front();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    // A value in place of its text, as a server gives it to the template.
+    given["tool_calls"][i]["function"]["arguments"] = list[i]["function"]["arguments"];
+  }
+  return given;
 }
 
 void add_results(std::string_view content, Json& messages) {
@@ -103,6 +111,8 @@ ChatInput chat_input(const Conversation& conversation) {
     if (!message.taught) input.untaught.insert(input.messages.size());
     if (message.role == MessageRole::kFunction) {
       input.messages.push_back(calls_message(message));
+    } else if (!message.given.is_null()) {
+      input.messages.insert(input.messages.end(), message.given.begin(), message.given.end());
     } else if (message.role == MessageRole::kObservation) {
       add_results(message.content, input.messages);
     } else {
@@ -141,7 +151,8 @@ std::string ModelPrompt::source() const {
 TaughtText ModelPrompt::sample(const Conversation& conversation, bool last_alone) const {
   ChatInput input = chat_input(conversation);
   if (rules_.enable_thinking) input.variables = {{"enable_thinking", true}};
-  const ChatTemplate& chat = *(input.tools.is_null() && plain_ ? plain_ : with_tools_);
+  const bool is_plain = plain_ && (input.tools.is_null() || !with_tools_);
+  const ChatTemplate& chat = *(is_plain ? plain_ : with_tools_);
   const RenderedChat rendered =
       last_alone ? with_last_answer(chat, conversation, input) : chat.render_with_assistant(input);
   ChatTokens tokens = encode_chat(*tokenizer_, rendered);

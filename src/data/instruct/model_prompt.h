@@ -49,7 +49,8 @@ class ModelPrompt final : public ConversationEncoder {
 std::string difference_from_model(const ModelChatTemplates& templates, const Tokenizer& tokenizer,
                                   const Conversation& conversation, const TaughtText& sample);
 
-// The messages as a chat template reads them: role, content, tool_calls.
+// The messages as a chat template reads them: role, content, tool_calls, and all other fields that
+// messages of OpenAI's form have. Arguments of calls that are a text of JSON become its value.
 ChatInput chat_input(const Conversation& conversation);
 
 }  // namespace piton
