@@ -29,7 +29,8 @@ class ModelPrompt final : public ConversationEncoder {
               ModelPromptRules rules);
 
   // Every answer is learned, with what the template writes after it; of pairs and judged answers
-  // the last one.
+  // the last one. A message without a content gets an empty one where the template refuses it else.
+  // Throws Error(kData) too if the template leaves out tools or their calls.
   std::vector<TaughtText> encode(const Conversation& conversation) const override;
 
   // The templates as they are written.

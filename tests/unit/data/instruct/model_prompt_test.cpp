@@ -130,6 +130,36 @@ TEST_F(ModelPromptTest, GivesIdsAndNamesOfCallsAndResults) {
   EXPECT_EQ(byte_text(sample.labels), "_______[t]1f(3)2g(4);______________c;");
 }
 
+TEST_F(ModelPromptTest, ToolsThatTheTemplateLeavesOutAreRefused) {
+  const char* calls = R"({"messages": [{"role": "user", "content": "b"},
+      {"role": "assistant", "content": null, "tool_calls": [
+          {"type": "function", "function": {"name": "f", "arguments": {"x": 3}}}]}]})";
+  const char* tools = R"({"messages": [{"role": "user", "content": "b"},
+      {"role": "assistant", "content": "c"}], "tools": [{"name": "f"}]})";
+  EXPECT_EQ(byte_text(sample_of(prompt(), calls).ids), "u:b;a:f(3);");
+  EXPECT_THAT(message_of(Fault::kData, [&] { sample_of(prompt(), tools); }),
+              HasSubstr("chat_template.jinja: this template cannot write tools, which the record "
+                        "has; name one that can with --prompt-type, or leave the tools out"));
+  write_text_file(folder_ / "chat_template.jinja",
+                  "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"
+                  "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
+                  "{% if add_generation_prompt %}a:{% endif %}");
+  EXPECT_EQ(byte_text(sample_of(prompt(), tools).ids), "fu:b;a:c;");
+  EXPECT_THAT(message_of(Fault::kData, [&] { sample_of(prompt(), calls); }),
+              HasSubstr("this template cannot write tool calls, which the record has"));
+}
+
+TEST_F(ModelPromptTest, GivesAnEmptyContentToTemplatesThatWantOne) {
+  write_text_file(folder_ / "chat_template.jinja",
+                  "{% for m in messages %}{{ m.role[0] + ':' + m.content }}"
+                  "{% for c in m.tool_calls or [] %}{{ c.id }}{{ c.function.name }}{% endfor %};"
+                  "{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+  const TaughtText sample = sample_of(prompt(), R"({"messages": [{"role": "user", "content": "b"},
+      {"role": "assistant", "content": null, "tool_calls": [
+          {"id": "1", "function": {"name": "f", "arguments": "{}"}}]}]})");
+  EXPECT_EQ(byte_text(sample.labels), "______1f;");
+}
+
 TEST_F(ModelPromptTest, AnswersOfAPairMayDifferInTheirReasoning) {
   const auto record = read_json<nlohmann::ordered_json>(R"({
       "prompt": [{"role": "user", "content": "b", "id": 1}],
