@@ -135,12 +135,36 @@ Json called_by(const Json& message) {
   return Json::array();
 }
 
+// A message as the model's own template reads it: all fields, but a content of parts as one text
+// and calls in their usual form. `calls`: those of called_by().
+Json given_message(Json message, const std::string& role, const Json& calls) {
+  message["role"] = role;
+  const auto content = message.find("content");
+  if (content != message.end() && content->is_array()) *content = content_of(message);
+  if (calls.empty()) return message;
+  message.erase("function_call");
+  Json list = Json::array();
+  for (const Json& call : calls) {
+    Json wrapped = call;
+    if (!call.contains("function")) {
+      wrapped = {{"function", call}};
+      if (call.contains("id")) wrapped["id"] = call["id"];
+      wrapped["function"].erase("id");
+    }
+    if (!wrapped.contains("type")) wrapped["type"] = "function";
+    list.push_back(std::move(wrapped));
+  }
+  message["tool_calls"] = std::move(list);
+  return message;
+}
+
 // Adds one message of OpenAI's form.
 void add_message(const Json& message, Conversation& conversation) {
   const std::string role = text_at(message, "role");
   std::vector<Message>& messages = conversation.messages;
   if (role == "user") {
     messages.push_back({MessageRole::kUser, content_of(message)});
+    messages.back().given = Json::array({given_message(message, role, {})});
   } else if (role == "assistant") {
     std::string thought = optional_text_at(message, "reasoning_content");
     if (!thought.empty()) thought = "<think>\n" + thought + "\n</think>\n\n";
@@ -148,16 +172,19 @@ void add_message(const Json& message, Conversation& conversation) {
     if (calls.empty()) {
       messages.push_back(
           {MessageRole::kAssistant, thought + content_of(message), is_taught(message)});
-      return;
+    } else {
+      messages.push_back({MessageRole::kFunction, thought + calls_of(calls), is_taught(message),
+                          content_of(message)});
     }
-    messages.push_back({MessageRole::kFunction, thought + calls_of(calls), is_taught(message),
-                        content_of(message)});
+    messages.back().given = Json::array({given_message(message, role, calls)});
   } else if (role == "tool" || role == "function") {
     if (!messages.empty() && messages.back().role == MessageRole::kObservation) {
       messages.back().content += "\n</tool_response>\n<tool_response>\n" + content_of(message);
     } else {
       messages.push_back({MessageRole::kObservation, content_of(message)});
+      messages.back().given = Json::array();
     }
+    messages.back().given.push_back(given_message(message, "tool", {}));
   } else {
     throw Error(Fault::kData, "a message has the role \"{}\", wanted user, assistant or tool",
                 role);

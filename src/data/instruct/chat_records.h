@@ -21,7 +21,7 @@ Conversation read_share_gpt(const RecordFields& fields, const nlohmann::ordered_
 // Messages {role, content}; `content` is a text or a list of parts with texts. Calls of tools
 // (tool_calls) become a function message, which begins with the content as <think>..</think> if
 // there is reasoning_content. Results of tools that follow each other become one message, joined as
-// Qwen writes them.
+// Qwen writes them. Message::given has them as they are.
 Conversation read_messages(const RecordFields& fields, const nlohmann::ordered_json& record);
 
 // As TRL has them. The prompt is a text, the user's, or a list of messages; the answer (completion,

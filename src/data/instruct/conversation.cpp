@@ -5,6 +5,26 @@
 #include "base/error.h"
 
 namespace piton {
+namespace {
+
+// Whether two answers give the same reasoning in fields of their own.
+bool same_reasoning(const Message& one, const Message& other) {
+  const auto reasoning = [](const Message& message, const char* key) {
+    const bool given = message.given.is_array() && message.given.back().contains(key);
+    return given ? message.given.back()[key] : nlohmann::ordered_json();
+  };
+  for (const char* key : {"reasoning_content", "thinking", "reasoning"}) {
+    if (reasoning(one, key) != reasoning(other, key)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool Message::operator==(const Message& other) const {
+  return role == other.role && content == other.content && taught == other.taught &&
+         said == other.said && same_reasoning(*this, other);
+}
 
 std::string_view name(MessageRole role) {
   switch (role) {

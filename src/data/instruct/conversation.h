@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
+
 namespace piton {
 
 enum class MessageRole {
@@ -25,7 +27,12 @@ struct Message {
   std::string content;
   bool taught = true;     // of an answer; false: it is shown, not learned ("weight": 0)
   std::string said = {};  // of calls of tools: the text of the message before them
-  bool operator==(const Message&) const = default;
+  // The messages of OpenAI's form that this one is, with fields that only the model's own template
+  // reads (reasoning, ids of calls): a list, or null where the record has another form.
+  nlohmann::ordered_json given = nullptr;
+
+  // Whether they say the same; `given` may have fields that mean nothing.
+  bool operator==(const Message& other) const;
 };
 
 struct Conversation {

@@ -17,6 +17,9 @@ using Json = nlohmann::ordered_json;
 // Between results of tools in one message (chat_records.h).
 constexpr std::string_view kNextResult = "\n</tool_response>\n<tool_response>\n";
 
+// A character of private use, which shows what a template writes of a part that it replaces.
+constexpr const char* kOtherText = "\uE000";
+
 Json calls_message(const Message& message) {
   const ToolCalls calls = tool_calls(message.content);
   Json list = Json::array();
@@ -25,7 +28,15 @@ Json calls_message(const Message& message) {
         {{"type", "function"},
          {"function", {{"name", call.name}, {"arguments", read_json<Json>(call.arguments)}}}});
   }
-  return {{"role", "assistant"}, {"content", calls.thought + message.said}, {"tool_calls", list}};
+  if (message.given.is_null()) {
+    return {{"role", "assistant"}, {"content", calls.thought + message.said}, {"tool_calls", list}};
+  }
+  Json given = message.given.front();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    // A value in place of its text, as a server gives it to the template.
+    given["tool_calls"][i]["function"]["arguments"] = list[i]["function"]["arguments"];
+  }
+  return given;
 }
 
 void add_results(std::string_view content, Json& messages) {
@@ -54,7 +65,7 @@ Json tools_list(const std::string& tools) {
 // character of private use. A template may write an answer in several ranges.
 std::size_t begin_of_last_answer(const ChatTemplate& chat, Conversation conversation,
                                  const ChatInput& input, const std::string& text) {
-  conversation.messages.back() = {MessageRole::kAssistant, "\uE000"};
+  conversation.messages.back() = {MessageRole::kAssistant, kOtherText};
   ChatInput other = chat_input(conversation);
   other.variables = input.variables;
   const std::string changed = chat.render(other, false).text;
@@ -83,6 +94,76 @@ RenderedChat with_last_answer(const ChatTemplate& chat, const Conversation& conv
   return rendered;
 }
 
+// The input with other names of its tools, and the one with other names of the tools that are
+// called; nothing where there are none.
+std::optional<ChatInput> with_other_tools(ChatInput input) {
+  if (input.tools.is_null()) return {};
+  for (Json& tool : input.tools) {
+    if (!tool["function"].is_object()) tool["function"] = Json::object();
+    tool["function"]["name"] = kOtherText;
+    if (tool.contains("name")) tool["name"] = kOtherText;
+  }
+  return input;
+}
+
+std::optional<ChatInput> with_other_calls(ChatInput input) {
+  bool has_calls = false;
+  for (Json& message : input.messages) {
+    const auto calls = message.find("tool_calls");
+    if (calls == message.end() || !calls->is_array()) continue;
+    for (Json& call : *calls) {
+      call["function"]["name"] = kOtherText;
+      has_calls = true;
+    }
+  }
+  return has_calls ? std::optional(std::move(input)) : std::nullopt;
+}
+
+// A template that writes the same with other tools or calls leaves them out: the model would learn
+// an empty answer in place of a call. `text`: that of the input.
+void check_tools_are_written(const ChatTemplate& chat, const ChatInput& input,
+                             const std::string& text) {
+  const auto check = [&](const std::optional<ChatInput>& other, std::string_view what) {
+    bool same = false;
+    try {
+      same = other && chat.render(*other, false).text == text;
+    } catch (const Error&) {
+      // It reads the names.
+    }
+    if (!same) return;
+    throw Error(Fault::kData,
+                "{}: this template cannot write {}, which the record has; name one that can with "
+                "--prompt-type, or leave the {} out",
+                chat.name(), what, what);
+  };
+  check(with_other_calls(input), "tool calls");
+  check(with_other_tools(input), "tools");
+}
+
+// Gives an empty content to messages without one; false if there is none.
+bool fill_contents(Conversation& conversation) {
+  bool filled = false;
+  for (Message& message : conversation.messages) {
+    if (message.given.is_null()) continue;
+    for (Json& given : message.given) {
+      if (!given["content"].is_null()) continue;
+      given["content"] = "";
+      filled = true;
+    }
+  }
+  return filled;
+}
+
+RenderedChat rendered_sample(const ChatTemplate& chat, const Conversation& conversation,
+                             const Json& variables, bool last_alone) {
+  ChatInput input = chat_input(conversation);
+  input.variables = variables;
+  RenderedChat rendered =
+      last_alone ? with_last_answer(chat, conversation, input) : chat.render_with_assistant(input);
+  check_tools_are_written(chat, input, rendered.text);
+  return rendered;
+}
+
 std::string quoted(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
                    std::size_t at) {
   if (at >= ids.size()) return "the end";
@@ -103,6 +184,8 @@ ChatInput chat_input(const Conversation& conversation) {
     if (!message.taught) input.untaught.insert(input.messages.size());
     if (message.role == MessageRole::kFunction) {
       input.messages.push_back(calls_message(message));
+    } else if (!message.given.is_null()) {
+      input.messages.insert(input.messages.end(), message.given.begin(), message.given.end());
     } else if (message.role == MessageRole::kObservation) {
       add_results(message.content, input.messages);
     } else {
@@ -139,12 +222,20 @@ std::string ModelPrompt::source() const {
 }
 
 TaughtText ModelPrompt::sample(const Conversation& conversation, bool last_alone) const {
-  ChatInput input = chat_input(conversation);
+  const bool has_tools = !tools_list(conversation.tools).is_null();
+  const ChatTemplate& chat = *(plain_ && !has_tools ? plain_ : with_tools_);
+  Json variables;
   if (rules_.thinking != Thinking::kAsGiven)
-    input.variables = {{"enable_thinking", rules_.thinking == Thinking::kKept}};
-  const ChatTemplate& chat = *(input.tools.is_null() && plain_ ? plain_ : with_tools_);
-  const RenderedChat rendered =
-      last_alone ? with_last_answer(chat, conversation, input) : chat.render_with_assistant(input);
+    variables = {{"enable_thinking", rules_.thinking == Thinking::kKept}};
+  RenderedChat rendered;
+  try {
+    rendered = rendered_sample(chat, conversation, variables, last_alone);
+  } catch (const Error&) {
+    // Templates that want a content of every message, of calls too, are served as well.
+    Conversation filled = conversation;
+    if (!fill_contents(filled)) throw;
+    rendered = rendered_sample(chat, filled, variables, last_alone);
+  }
   ChatTokens tokens = encode_chat(*tokenizer_, rendered);
   TaughtText sample{std::move(tokens.ids), {}};
   for (std::size_t i = 0; i < sample.ids.size(); ++i) {

@@ -30,7 +30,8 @@ class ModelPrompt final : public ConversationEncoder {
               ModelPromptRules rules);
 
   // Every answer is learned, with what the template writes after it; of pairs and judged answers
-  // the last one.
+  // the last one. A message without a content gets an empty one where the template refuses it else.
+  // Throws Error(kData) too if the template leaves out tools or their calls.
   std::vector<TaughtText> encode(const Conversation& conversation) const override;
 
   // The templates as they are written.
@@ -50,7 +51,8 @@ class ModelPrompt final : public ConversationEncoder {
 std::string difference_from_model(const ModelChatTemplates& templates, const Tokenizer& tokenizer,
                                   const Conversation& conversation, const TaughtText& sample);
 
-// The messages as a chat template reads them: role, content, tool_calls.
+// The messages as a chat template reads them: role, content, tool_calls, and all other fields that
+// messages of OpenAI's form have. Arguments of calls that are a text of JSON become its value.
 ChatInput chat_input(const Conversation& conversation);
 
 }  // namespace piton

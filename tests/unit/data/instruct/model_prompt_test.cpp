@@ -90,6 +90,94 @@ TEST_F(ModelPromptTest, GivesCallsAndResultsOfTools) {
   EXPECT_EQ(byte_text(prompt().encode(conversation)[0].ids), "u:b;a:f(3);t:4;t:5;a:g;");
 }
 
+// The sample of a record of messages.
+TaughtText sample_of(const ModelPrompt& prompt, const char* record) {
+  const auto json = read_json<nlohmann::ordered_json>(record);
+  const Handler& handler = handler_of(json);
+  return prompt.encode(read_conversation(handler, fields_of(handler, ""), json)).at(0);
+}
+
+TEST_F(ModelPromptTest, GivesReasoningInItsField) {
+  write_text_file(folder_ / "chat_template.jinja",
+                  "{% for m in messages %}{{ m.role[0] }}:"
+                  "{% if m.reasoning_content %}[{{ m.reasoning_content }}]{% endif %}"
+                  "{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+  for (const char* record : {R"({"messages": [{"role": "user", "content": "b"},
+                                 {"role": "assistant", "content": "c", "thinking": "t"}]})",
+                             R"({"messages": [{"role": "user", "content": "b"},
+                                 {"role": "assistant", "content": "c", "reasoning": "t"}]})",
+                             R"({"prompt": [{"role": "user", "content": "b"}], "completion": [
+                                 {"role": "assistant", "content": "c",
+                                  "reasoning_content": "t"}]})"}) {
+    const TaughtText sample = sample_of(prompt(), record);
+    EXPECT_EQ(byte_text(sample.ids), "u:b;a:[t]c;");
+    EXPECT_EQ(byte_text(sample.labels), "______[t]c;");
+  }
+}
+
+TEST_F(ModelPromptTest, GivesIdsAndNamesOfCallsAndResults) {
+  write_text_file(folder_ / "chat_template.jinja",
+                  "{% for m in messages %}{{ m.role[0] }}:{{ m.name }}{{ m.tool_call_id }}"
+                  "{% if m.reasoning_content %}[{{ m.reasoning_content }}]{% endif %}"
+                  "{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.id }}{{ c.function.name }}"
+                  "({{ c.function.arguments.x }}){% endfor %};{% endfor %}"
+                  "{% if add_generation_prompt %}a:{% endif %}");
+  const TaughtText sample = sample_of(prompt(), R"({"messages": [
+      {"role": "user", "name": "N", "content": [{"type": "text", "text": "b"}]},
+      {"role": "assistant", "content": null, "thinking": "t", "tool_calls": [
+          {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 3}"}},
+          {"id": "2", "name": "g", "arguments": {"x": 4}}]},
+      {"role": "tool", "tool_call_id": "1", "name": "f", "content": "5"},
+      {"role": "tool", "tool_call_id": "2", "name": "g", "content": "6"},
+      {"role": "assistant", "content": "c"}]})");
+  EXPECT_EQ(byte_text(sample.ids), "u:Nb;a:[t]1f(3)2g(4);t:f15;t:g26;a:c;");
+  EXPECT_EQ(byte_text(sample.labels), "_______[t]1f(3)2g(4);______________c;");
+}
+
+TEST_F(ModelPromptTest, ToolsThatTheTemplateLeavesOutAreRefused) {
+  const char* calls = R"({"messages": [{"role": "user", "content": "b"},
+      {"role": "assistant", "content": null, "tool_calls": [
+          {"type": "function", "function": {"name": "f", "arguments": {"x": 3}}}]}]})";
+  const char* tools = R"({"messages": [{"role": "user", "content": "b"},
+      {"role": "assistant", "content": "c"}], "tools": [{"name": "f"}]})";
+  EXPECT_EQ(byte_text(sample_of(prompt(), calls).ids), "u:b;a:f(3);");
+  EXPECT_THAT(message_of(Fault::kData, [&] { sample_of(prompt(), tools); }),
+              HasSubstr("chat_template.jinja: this template cannot write tools, which the record "
+                        "has; name one that can with --prompt-type, or leave the tools out"));
+  write_text_file(folder_ / "chat_template.jinja",
+                  "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"
+                  "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
+                  "{% if add_generation_prompt %}a:{% endif %}");
+  EXPECT_EQ(byte_text(sample_of(prompt(), tools).ids), "fu:b;a:c;");
+  EXPECT_THAT(message_of(Fault::kData, [&] { sample_of(prompt(), calls); }),
+              HasSubstr("this template cannot write tool calls, which the record has"));
+}
+
+TEST_F(ModelPromptTest, GivesAnEmptyContentToTemplatesThatWantOne) {
+  write_text_file(folder_ / "chat_template.jinja",
+                  "{% for m in messages %}{{ m.role[0] + ':' + m.content }}"
+                  "{% for c in m.tool_calls or [] %}{{ c.id }}{{ c.function.name }}{% endfor %};"
+                  "{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+  const TaughtText sample = sample_of(prompt(), R"({"messages": [{"role": "user", "content": "b"},
+      {"role": "assistant", "content": null, "tool_calls": [
+          {"id": "1", "function": {"name": "f", "arguments": "{}"}}]}]})");
+  EXPECT_EQ(byte_text(sample.labels), "______1f;");
+}
+
+TEST_F(ModelPromptTest, AnswersOfAPairMayDifferInTheirReasoning) {
+  const auto record = read_json<nlohmann::ordered_json>(R"({
+      "prompt": [{"role": "user", "content": "b", "id": 1}],
+      "chosen": [{"role": "assistant", "content": "c", "thinking": "t", "id": 2}],
+      "rejected": [{"role": "assistant", "content": "c", "thinking": "u", "id": 3}]})");
+  const Handler& handler = handler_of(record);
+  const RecordFields fields = fields_of(handler, "");
+  EXPECT_EQ(read_conversation(handler, fields, record).rejected->given[0]["thinking"], "u");
+  auto equal = record;
+  equal["rejected"][0]["thinking"] = "t";
+  EXPECT_THAT(message_of(Fault::kData, [&] { read_conversation(handler, fields, equal); }),
+              HasSubstr("chosen and rejected are equal"));
+}
+
 TEST_F(ModelPromptTest, GivesATextBeforeCallsAndAnEmptySystem) {
   Conversation conversation = talk({"b"});
   conversation.has_system = true;
