@@ -40,4 +40,5 @@ expect(RUN ${plan} ${two} --cp-comm-type allgather CODE 2 ERR "--cp-comm-type: [
 expect(RUN ${plan} --context-parallel-size 0 CODE 2 ERR "--context-parallel-size is 0, wanted at least 1")
 expect(RUN plan --model bert-tiny ${two} CODE 2 ERR "--context-parallel-size divides the rows of decoders")
 expect(RUN ${plan} ${two} --stage dpo CODE 2 ERR "--context-parallel-size: divides samples, and --stage")
-expect(RUN generate ${WORK}/one --prompt a ${two} CODE 2 ERR "--context-parallel-size")
+expect(RUN generate --load ${WORK}/one --prompt-ids 1,2 --max-new-tokens 1 ${two} CODE 0
+       ERR "--context-parallel-size: no meaning here: each rank has all tokens of a text")

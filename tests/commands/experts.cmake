@@ -123,4 +123,5 @@ expect(RUN ${plan} ${two} --world-size 3 CODE 2
 expect(RUN ${plan} --expert-model-parallel-size 3 CODE 2 ERR "layout: 4 experts cannot be divided over 3 ranks")
 expect(RUN plan --model llama-tiny ${two} CODE 2
        ERR "--expert-model-parallel-size divides the experts of a mixture, and the model has none")
-expect(RUN generate ${WORK}/one --prompt a ${two} CODE 2 ERR "--expert-model-parallel-size")
+expect(RUN generate --load ${WORK}/one --prompt-ids 1,2 --max-new-tokens 1 ${two} CODE 0
+       ERR "--expert-model-parallel-size: no meaning here: each rank has all experts of its layers")

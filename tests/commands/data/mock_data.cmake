@@ -50,6 +50,7 @@ train(two ${LAUNCH} 2 ${PITON} ${run} --train-iters 4)
 same("two ranks" "${two}" "${whole}")
 train(first ${PITON} ${run} --train-iters 2 --save ${WORK}/part)
 train(rest ${PITON} ${run} --train-iters 4 --load ${WORK}/part --save ${WORK}/part)
+list(FILTER first EXCLUDE REGEX "on test set")  # at the end of each run
 same(resumed "${first};${rest}" "${whole}")
 
 # The ids of a tokenizer; its end of documents ends the sequences.
