@@ -168,7 +168,7 @@ SampleScore score_likelihood(const Task& task, const TaskSample& sample,
   for (const std::string& metric : task.metrics) {
     const auto size =
         metric == "word_perplexity" ? python_word_count(sample.answer) : std::ssize(sample.answer);
-    // A text without a token asks nothing, and weighs nothing.
+    // A text without a token asks nothing.
     const auto& found = response.log_likelihoods;
     score.metrics.push_back({.metric = metric,
                              .value = found.empty() ? 0.0 : found.front(),
