@@ -7,7 +7,7 @@
 namespace piton {
 namespace {
 
-// Whether two answers give the same reasoning, in fields beside the content.
+// Whether two answers give the same reasoning, in fields other than their content.
 bool same_reasoning(const Message& one, const Message& other) {
   const auto reasoning = [](const Message& message, const char* key) {
     const bool given = message.given.is_array() && message.given.back().contains(key);
