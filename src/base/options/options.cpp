@@ -13,13 +13,6 @@
 namespace piton {
 namespace {
 
-// "_" equals "-" in names: keys of TOML files often have "_", flags "-".
-std::string with_dashes(std::string_view name) {
-  std::string text(name);
-  std::replace(text.begin(), text.end(), '_', '-');
-  return text;
-}
-
 // The default name of the option that clears `flag`; OptionRules may set another.
 std::string opposite(std::string_view flag) {
   constexpr std::string_view kNo = "no-";

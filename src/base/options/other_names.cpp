@@ -68,11 +68,14 @@ constexpr OtherName kOtherNames[] = {
 
 }  // namespace
 
+std::string with_dashes(std::string_view name) {
+  std::string text(name);
+  std::ranges::replace(text, '_', '-');
+  return text;
+}
+
 std::span<const std::string_view> names_here(std::string_view name) {
-  const auto found = std::ranges::find_if(kOtherNames, [&](const OtherName& one) {
-    return std::ranges::equal(one.name, name,
-                              [](char ours, char c) { return ours == (c == '_' ? '-' : c); });
-  });
+  const auto* found = std::ranges::find(kOtherNames, with_dashes(name), &OtherName::name);
   if (found == std::end(kOtherNames)) return {};
   return std::span(found->here).first(found->here[1].empty() ? 1 : 2);
 }

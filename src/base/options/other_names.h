@@ -1,5 +1,5 @@
-// Names that flags of this program have in Transformers, PEFT, LlamaFactory, Axolotl,
-// lm-evaluation-harness, vLLM and llama.cpp, for "did you mean".
+// Spellings of names of options, and those that flags of this program have in Transformers, PEFT,
+// LlamaFactory, Axolotl, lm-evaluation-harness, vLLM and llama.cpp, for "did you mean".
 #pragma once
 
 #include <span>
@@ -7,6 +7,9 @@
 #include <string_view>
 
 namespace piton {
+
+// `name` with "-" for each "_": keys of TOML files often have "_", flags "-", and they are equal.
+std::string with_dashes(std::string_view name);
 
 // Flags with the same meaning, without dashes, the likeliest one first; none if `name` (with "-" or
 // "_" between words) is not the name of such a flag.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/options/other_names.h"
 
 namespace piton::cli {
 namespace {
@@ -65,12 +66,6 @@ const ConverterFlag* find(std::string_view name) {
   return found == std::end(kFlags) ? nullptr : found;
 }
 
-std::string with_hyphens(std::string_view name) {
-  std::string other(name);
-  std::ranges::replace(other, '_', '-');
-  return other;
-}
-
 std::vector<std::string> as_words(std::string name, const std::vector<std::string>& values) {
   std::vector<std::string> words = {"--" + std::move(name)};
   words.insert(words.end(), values.begin(), values.end());
@@ -80,7 +75,7 @@ std::vector<std::string> as_words(std::string name, const std::vector<std::strin
 }  // namespace
 
 std::optional<int> ConverterFlags::words(std::string_view name) const {
-  const ConverterFlag* flag = find(with_hyphens(name));
+  const ConverterFlag* flag = find(with_dashes(name));
   if (flag != nullptr) return flag->words;
   if (name.find('_') != name.npos) return kAnyWords;  // perhaps an option, spelled otherwise
   return std::nullopt;
@@ -88,7 +83,7 @@ std::optional<int> ConverterFlags::words(std::string_view name) const {
 
 std::vector<std::string> ConverterFlags::take(const std::string& name,
                                               const std::vector<std::string>& values) {
-  const std::string hyphened = with_hyphens(name);
+  const std::string hyphened = with_dashes(name);
   const ConverterFlag* flag = find(hyphened);
   if (flag == nullptr) return as_words(hyphened, values);
   switch (flag->fate) {

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/options/other_names.h"
 #include "cli/compatibility/megatron_flags.h"
 
 namespace piton::cli {
@@ -123,14 +124,8 @@ constexpr InferenceFlag kInferenceFlags[] = {
     {"use-mcore-models", 0, FlagEffect::kIgnored, "there is one model"},
 };
 
-std::string hyphened(std::string_view name) {
-  std::string other(name);
-  std::ranges::replace(other, '_', '-');
-  return other;
-}
-
 const InferenceFlag* find_inference_flag(std::string_view name, InferenceCommand command) {
-  const std::string wanted = hyphened(name);
+  const std::string wanted = with_dashes(name);
   const auto* found = std::ranges::find_if(kInferenceFlags, [&](const InferenceFlag& flag) {
     return flag.name == wanted && (flag.commands & static_cast<int>(command)) != 0;
   });
@@ -151,7 +146,7 @@ int words_of_type() {
 
 // Of an option that describes a model; nullopt for others, and for --model, which names a family.
 std::optional<int> words_of_model_option(std::string_view name) {
-  const std::string wanted = hyphened(name);
+  const std::string wanted = with_dashes(name);
   std::optional<int> words;
   ModelOptions options;
   options.visit([&]<typename Value>(const Option& option, Value&&) {
@@ -228,7 +223,7 @@ std::vector<std::string> InferenceFlags::take(const std::string& name,
       return words;
     }
     case FlagEffect::kSize:
-      sizes_[hyphened(name)] = size_of(name, values.front());
+      sizes_[with_dashes(name)] = size_of(name, values.front());
       return {};
     case FlagEffect::kEmpty:
       empty_layers_ = 1 + std::ranges::count(values.front(), ',');

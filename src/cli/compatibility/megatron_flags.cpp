@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/options/other_names.h"
 #include "cli/compatibility/environment.h"
 
 namespace piton::cli {
@@ -40,10 +41,12 @@ std::vector<MegatronFlag> all_flags() {
   return all;
 }
 
-std::string with_dashes(std::string_view name) {
-  std::string spelt(name);
-  std::ranges::replace(spelt, '_', '-');
-  return spelt;
+const MegatronFlag* find_flag(const std::vector<MegatronFlag>& flags, std::string_view name) {
+  const std::string spelt = with_dashes(name);
+  for (const MegatronFlag& flag : flags) {
+    if (with_dashes(flag.name) == spelt) return &flag;
+  }
+  return nullptr;
 }
 
 std::vector<std::string> words_in(std::string_view text) {
@@ -90,11 +93,9 @@ std::string_view title(MegatronKind kind) {
 }  // namespace
 
 std::optional<MegatronFlag> megatron_flag(std::string_view name) {
-  static const std::vector<MegatronFlag> flags = all_flags();
-  const std::string spelt = with_dashes(name);
-  const auto found = std::ranges::find_if(
-      flags, [&](const MegatronFlag& flag) { return with_dashes(flag.name) == spelt; });
-  return found == flags.end() ? std::nullopt : std::optional(*found);
+  const std::vector<MegatronFlag> flags = all_flags();
+  const MegatronFlag* found = find_flag(flags, name);
+  return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
 MegatronFlags::MegatronFlags() : flags_(all_flags()) {
@@ -102,11 +103,7 @@ MegatronFlags::MegatronFlags() : flags_(all_flags()) {
 }
 
 const MegatronFlag* MegatronFlags::find(std::string_view name) const {
-  const std::string spelt = with_dashes(name);
-  for (const MegatronFlag& flag : flags_) {
-    if (with_dashes(flag.name) == spelt) return &flag;
-  }
-  return nullptr;
+  return find_flag(flags_, name);
 }
 
 std::optional<int> MegatronFlags::words(std::string_view name) const {

@@ -174,7 +174,7 @@ std::string shortened(std::string text) {
   const std::size_t size = text.size();
   if (size > kMostShown) text.resize(kMostShown);
   std::string shown =
-      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore);
+      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (size > kMostShown) shown += fmt::format("... ({} bytes)", size);
   return shown;
 }
