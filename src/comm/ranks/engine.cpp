@@ -309,9 +309,11 @@ std::optional<std::string> RankEngine::failure() const {
 }
 
 std::optional<std::string> RankEngine::lost() const {
-  // First the host's own, which names the process.
-  if (auto why = board_->lost()) return why;
-  return transport_->failure();
+  // The host's own reason names the process, so it is preferred. It is read last: of a rank that
+  // ends between the two, the board then knows.
+  auto why = transport_->failure();
+  if (auto of_host = board_->lost()) return of_host;
+  return why;
 }
 
 void RankEngine::fail(int code, const std::string& why) {
