@@ -12,6 +12,7 @@
 #include "serve/http/request_error.h"
 #include "text/chat/chat_tokens.h"
 #include "text/chat/turn_ends.h"
+#include "text/chat/written_tools.h"
 
 namespace piton {
 namespace {
@@ -45,6 +46,18 @@ void switch_reasoning(ChatRequest& chat, const ChatTemplate& chat_template) {
                                   "out, or say {\"type\": \"disabled\"}");
 }
 
+// Without them the model would answer as if there were no tools, or no calls before.
+void check_tools(const ChatTemplate& chat_template, const ChatInput& input,
+                 const std::string& field) {
+  const auto left_out = left_out_of_text(chat_template, input);
+  if (!left_out) return;
+  const std::string where = *left_out == "tools" ? "tools" : field;
+  throw RequestError(400, where,
+                     fmt::format("{}: the model's chat template does not write {}; leave them out, "
+                                 "or start the server with --chat-template",
+                                 where, *left_out));
+}
+
 // `field`: that has the conversation.
 void set_conversation(TextRequest& request, ChatRequest chat, const ServedModel& model,
                       const RequestLimits& limits, const std::string& field) {
@@ -68,6 +81,7 @@ void set_conversation(TextRequest& request, ChatRequest chat, const ServedModel&
     const RenderedChat prompt = chat.continues
                                     ? render_continued(*chat_template, input)
                                     : chat_template->render(input, /*add_generation_prompt=*/true);
+    check_tools(*chat_template, input, field);
     request.prompts = {encode_chat(model.tokenizer(), prompt).ids};
     const ReasoningPlace place = reasoning_after(prompt.text, chat_template->source());
     // A constraint begins with the first token, and after the beginning of an answer there is no

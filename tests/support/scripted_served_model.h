@@ -122,7 +122,7 @@ class ScriptedServedModel final : public ServedModel {
   bool has_several_labels = false;
   ChatTemplate template_of_it{
       "{%- if messages[0].content == 'raise' %}{{ raise_exception('no') }}{% endif -%}"
-      "{%- if tools %}T{{ tools | length }};{% endif -%}"
+      "{%- for t in tools or [] %}T:{{ t.function.name }};{% endfor -%}"
       "{%- for m in messages %}{{ m.role }}:{{ m.content }}"
       "{%- for c in m.tool_calls or [] %}{{ c.function.name }}={{ c.function.arguments | tojson }}"
       "{%- endfor %};{% endfor -%}"

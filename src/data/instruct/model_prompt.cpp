@@ -8,6 +8,7 @@
 #include "base/nesting.h"
 #include "data/instruct/tool_text.h"
 #include "text/chat/chat_tokens.h"
+#include "text/chat/written_tools.h"
 
 namespace piton {
 namespace {
@@ -94,50 +95,15 @@ RenderedChat with_last_answer(const ChatTemplate& chat, const Conversation& conv
   return rendered;
 }
 
-// The input with other names of its tools, and the one with other names of the tools that are
-// called; nothing where there are none.
-std::optional<ChatInput> with_other_tools(ChatInput input) {
-  if (input.tools.is_null()) return {};
-  for (Json& tool : input.tools) {
-    if (!tool["function"].is_object()) tool["function"] = Json::object();
-    tool["function"]["name"] = kOtherText;
-    if (tool.contains("name")) tool["name"] = kOtherText;
-  }
-  return input;
-}
-
-std::optional<ChatInput> with_other_calls(ChatInput input) {
-  bool has_calls = false;
-  for (Json& message : input.messages) {
-    const auto calls = message.find("tool_calls");
-    if (calls == message.end() || !calls->is_array()) continue;
-    for (Json& call : *calls) {
-      call["function"]["name"] = kOtherText;
-      has_calls = true;
-    }
-  }
-  return has_calls ? std::optional(std::move(input)) : std::nullopt;
-}
-
-// A template that writes the same with other tools or calls leaves them out: the model would learn
-// an empty answer in place of a call. `text`: that of the input.
-void check_tools_are_written(const ChatTemplate& chat, const ChatInput& input,
-                             const std::string& text) {
-  const auto check = [&](const std::optional<ChatInput>& other, std::string_view what) {
-    bool same = false;
-    try {
-      same = other && chat.render(*other, false).text == text;
-    } catch (const Error&) {
-      // It reads the names.
-    }
-    if (!same) return;
-    throw Error(Fault::kData,
-                "{}: this template cannot write {}, which the record has; name one that can with "
-                "--prompt-type, or leave the {} out",
-                chat.name(), what, what);
-  };
-  check(with_other_calls(input), "tool calls");
-  check(with_other_tools(input), "tools");
+// A template that leaves tools or calls out: the model would learn an empty answer in place of a
+// call.
+void check_tools_are_written(const ChatTemplate& chat, const ChatInput& input) {
+  const auto what = left_out_of_text(chat, input);
+  if (!what) return;
+  throw Error(Fault::kData,
+              "{}: this template cannot write {}, which the record has; name one that can with "
+              "--prompt-type, or leave the {} out",
+              chat.name(), *what, *what);
 }
 
 // Gives an empty content to messages without one; false if there is none.
@@ -160,7 +126,7 @@ RenderedChat rendered_sample(const ChatTemplate& chat, const Conversation& conve
   input.variables = variables;
   RenderedChat rendered =
       last_alone ? with_last_answer(chat, conversation, input) : chat.render_with_assistant(input);
-  check_tools_are_written(chat, input, rendered.text);
+  check_tools_are_written(chat, input);
   return rendered;
 }
 

@@ -68,7 +68,7 @@ TEST_F(Messages, TakeBlocksOfAnswersBack) {
                          {{"role", "assistant"}, {"content", called}},
                          {{"role", "user"}, {"content", gave}}};
   EXPECT_EQ(answer({{"messages", messages}, {"tools", {tool("f")}}})["content"][0]["text"],
-            "T1;user:q;assistant:af={\"x\": 1};tool:r;user:and;assistant:");
+            "T:f;user:q;assistant:af={\"x\": 1};tool:r;user:and;assistant:");
 }
 
 TEST_F(Messages, ContinueAnAnswerThatIsBegun) {
@@ -121,7 +121,8 @@ TEST_F(Messages, CallTools) {
 }
 
 TEST_F(Messages, StreamTheSameAnswer) {
-  model_.template_of_it = ChatTemplate("q{% if tools %}{% endif %}<think>", Json::object(), "t");
+  model_.template_of_it = ChatTemplate(
+      "q{% for t in tools or [] %}{{ t.function.name }}{% endfor %}<think>", Json::object(), "t");
   write("why</think>So:\n<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call>");
   begin();
   const Json whole = answer({{"tools", {tool("f")}}});

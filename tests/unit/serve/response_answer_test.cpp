@@ -18,7 +18,7 @@ class Responses : public test::Service {
   void reasons() {
     model_.template_of_it = ChatTemplate(
         "{% for m in messages %}{{ m.role }}:{{ m.reasoning_content }}|{{ m.content }};{% endfor %}"
-        "{{ reasoning_effort }}<think>",
+        "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{{ reasoning_effort }}<think>",
         Json::object(), "thinks.jinja");
   }
   Json answer(const Json& body) { return post("/v1/responses", body); }
@@ -77,7 +77,7 @@ TEST_F(Responses, TakeTheItemsOfAnswersBack) {
   const Json tools = Json::array({tool("f")});
   // One message of the assistant has the text and both calls.
   EXPECT_EQ(prompt({asked, said, called("1"), called("2"), gave("1"), gave("2")}, tools),
-            "T1;user:q;assistant:af={\"x\": 1}f={\"x\": 1};tool:r;tool:r;assistant:");
+            "T:f;user:q;assistant:af={\"x\": 1}f={\"x\": 1};tool:r;tool:r;assistant:");
   EXPECT_EQ(prompt({{{"role", "developer"}, {"content", "d"}}, asked, called("1"), gave("1")},
                    Json::array()),
             "system:d;user:q;assistant:f={\"x\": 1};tool:r;assistant:");

@@ -15,7 +15,8 @@ class Reasoning : public test::Service {
   void write(const std::string& text) {
     model_.engine_of_it.write = [text](const std::string&, std::uint64_t) { return text; };
     model_.template_of_it = ChatTemplate(
-        "{{ messages[0].content }}{% if enable_thinking is not defined or enable_thinking %}<think>"
+        "{{ messages[0].content }}{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% if "
+        "enable_thinking is not defined or enable_thinking %}<think>"
         "\n{% endif %}{{ reasoning_effort }}",
         Json::object(), "thinks.jinja");
   }

@@ -126,11 +126,38 @@ TEST_F(Service, AnswersChats) {
   const Json with_tools =
       post("/v1/chat/completions", {{"messages", messages}, {"tools", Json::array({tool})}});
   EXPECT_THAT(with_tools["choices"][0]["message"]["content"].get<std::string>(),
-              testing::StartsWith("T1;"));
+              testing::StartsWith("T:f;"));
   const Json without =
       post("/v1/chat/completions",
            {{"messages", messages}, {"tools", Json::array({tool})}, {"tool_choice", "none"}});
   EXPECT_EQ(without["choices"][0]["message"]["content"], "system:s;user:q;assistant:");
+}
+
+TEST_F(Service, RefusesToolsThatTheTemplateLeavesOut) {
+  model_.template_of_it =
+      ChatTemplate("{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}",
+                   Json::object(), "test.jinja");
+  begin();
+  const Json function = {{"name", "f"}, {"arguments", "{}"}};
+  const Json call = {{"id", "1"}, {"type", "function"}, {"function", function}};
+  const Json user = {{"role", "user"}, {"content", "q"}};
+  const auto refused = [&](const Json& messages, const Json& tools) {
+    return post("/v1/chat/completions", {{"messages", messages}, {"tools", tools}}, 400)["error"];
+  };
+  const Json tool = {{"type", "function"}, {"function", {{"name", "f"}}}};
+  const Json of_tools = refused(Json::array({user}), Json::array({tool}));
+  EXPECT_EQ(of_tools["param"], "tools");
+  EXPECT_THAT(of_tools["message"].get<std::string>(),
+              HasSubstr("the model's chat template does not write tools"));
+  const Json called = {{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({call})}};
+  const Json result = {{"role", "tool"}, {"tool_call_id", "1"}, {"content", "3"}};
+  const Json of_calls = refused({user, called, result}, Json::array());
+  EXPECT_EQ(of_calls["param"], "messages");
+  EXPECT_THAT(of_calls["message"].get<std::string>(), HasSubstr("does not write tool calls"));
+  // Tools that are not to be called are not given to the template.
+  post(
+      "/v1/chat/completions",
+      {{"messages", Json::array({user})}, {"tools", Json::array({tool})}, {"tool_choice", "none"}});
 }
 
 TEST_F(Service, AcceptsFieldsThatChangeNothing) {
