@@ -195,7 +195,9 @@ void add_message(const Json& message, Conversation& conversation) {
 void add_messages(const Json& list, const std::string& key, Conversation& conversation) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Json& message = object_of(list[i], key, i);
-    if (i == 0 && text_at(message, "role") == "system") {
+    // OpenAI's later models have a developer in place of the system.
+    const std::string role = text_at(message, "role");
+    if (i == 0 && (role == "system" || role == "developer")) {
       conversation.system = content_of(message);
       conversation.has_system = true;
       continue;
@@ -213,7 +215,7 @@ void add_answer(const Json& record, const std::string& key, Conversation& conver
   }
   if (at->empty()) throw Error(Fault::kData, "key \"{}\" holds no message", key);
   const std::string first = text_at(object_of(at->front(), key, 0), "role");
-  if (first == "user" || first == "system") conversation.messages.clear();
+  if (first == "user" || first == "system" || first == "developer") conversation.messages.clear();
   add_messages(*at, key, conversation);
 }
 

@@ -34,6 +34,10 @@ std::string explain(simdjson::error_code code, std::string_view text) {
   return fmt::format("not JSON: {}", simdjson::error_message(code));
 }
 
+constexpr const char* kListInLines =
+    "not an object but a list; each line is read as one record, and a list of records from a file "
+    "named .json";
+
 // Finds the object of a record among separators and brackets, and validates it.
 class ObjectReader {
  public:
@@ -68,11 +72,11 @@ class ObjectReader {
                  "no spare bytes");
     const auto code = parser_.parse(text_.data(), text_.size(), false).get(root_);
     if (code != simdjson::SUCCESS) {
-      reason = explain(code, text_);
+      reason = !array && text_[0] == '[' ? kListInLines : explain(code, text_);
       return Parsed::kBad;
     }
     if (root_.get(object_) != simdjson::SUCCESS) {
-      reason = "not an object; wanted " + wanted_;
+      reason = !array && text_[0] == '[' ? kListInLines : "not an object; wanted " + wanted_;
       return Parsed::kBad;
     }
     return Parsed::kRecord;

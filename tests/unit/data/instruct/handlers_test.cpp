@@ -227,6 +227,15 @@ TEST(Messages, ReadPartsCallsAndResults) {
               HasSubstr("the role \"critic\""));
 }
 
+TEST(Messages, HaveADeveloperInPlaceOfTheSystem) {
+  EXPECT_EQ(shown(read(kMessages, R"({"messages": [{"role": "developer", "content": "d"},
+      {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})")),
+            "[d]user:a|assistant:b|");
+  EXPECT_THAT(fault_of(kMessages, R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "developer", "content": "d"}]})"),
+              HasSubstr("the role \"developer\""));
+}
+
 TEST(Messages, HaveATextBeforeCallsAndTheOlderNameOfACall) {
   const Conversation conversation = read(kMessages, R"({"messages": [
       {"role": "system", "content": ""}, {"role": "user", "content": "a"},
