@@ -282,7 +282,7 @@ seed_line(msl-generate-other-sizes
   THEN REFUSED SAYS "--num-layers: got 40, but the model of qwen15 has 2; leave the flag out")
 seed_line(msl-generate-chat
   RUN generate ${of_qwen} --task chat --hf-chat-template
-  THEN REFUSED SAYS "--task: got .chat., wanted greedy or do_sample" "--hf-chat-template: piton chat asks by a chat template")
+  THEN REFUSED SAYS "--task: got .chat., wanted greedy or 1, or do_sample or 2" "--hf-chat-template: piton chat asks by a chat template")
 # chat_*_ptd.sh.
 seed_line(msl-chat-script
   RUN chat ${of_qwen} --task chat --hf-chat-template --history-turns 3 --top-p 0.9 --temperature 0.6
