@@ -191,7 +191,7 @@ seed_line(msl-convert-orm
   RUN ${convert_ckpt} --orm --save-dir x THEN REFUSED SAYS "--orm: heads of rewards are in folders of Hugging Face")
 seed_line(msl-convert-back-divided
   RUN convert --model-type GPT --load-model-type mg --save-model-type hf --target-tensor-parallel-size 2 --load-dir core --save-dir x
-  THEN REFUSED SAYS "--target-tensor-parallel-size: is for --to mg, and this writes hf, which any layout loads")
+  THEN REFUSED SAYS "--target-tensor-parallel-size: is for --save-model-type mg, and this writes hf, which any layout loads")
 seed_line(msl-convert-back-without
   RUN convert --model-type GPT --load-model-type mg --save-model-type hf --load-dir core --save-dir back
   THEN RUNS SAYS "back: hf from mg" MAKES back/config.json)

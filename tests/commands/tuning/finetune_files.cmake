@@ -219,7 +219,7 @@ expect(RUN ${pairs} ${lora} --preference dpo --beta 0.2 --dpo-beta 0.3 --save ${
   ERR "--beta: got 0.2, and --dpo-beta 0.3; wanted one of them")
 expect(RUN ${pairs} ${lora} --preference dpo --beta 1e-320 --save ${WORK}/none CODE 2 ERR "--beta: got [^,]*, wanted a number above 0, 1e-30 to")
 expect(RUN ${pairs} ${lora} --preference dpo --beta 0 --save ${WORK}/none CODE 2 ERR "--beta: got 0, wanted a number above 0")
-expect(RUN ${pairs} --preference orpo --simpo-gamma 1 --save ${WORK}/none CODE 2 ERR "--simpo-gamma: is for --stage simpo, got --stage orpo")
+expect(RUN ${pairs} --preference orpo --simpo-gamma 1 --save ${WORK}/none CODE 2 ERR "--simpo-gamma: is for --preference simpo, got --preference orpo")
 if(EXISTS ${WORK}/none)
   message(FATAL_ERROR "a command that was refused left a folder behind")
 endif()
