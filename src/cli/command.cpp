@@ -141,6 +141,7 @@ std::vector<std::string> parsed(const Invocation& invocation, OptionSet& options
                 general.config);
   }
   if (!files.empty() || base) options.parse(words);  // flags win
+  if (invocation.other_names != nullptr) *invocation.other_names = options.other_names_given();
   if (invocation.leads) {
     for (const std::string& note : options.notes()) invocation.log.info(note);
   }

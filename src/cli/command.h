@@ -66,6 +66,8 @@ struct Invocation {
   Progress& progress = terminal;
   ExplainedGroups* explained = nullptr;  // set while docs/cli.md is written
   bool leads = true;                     // the first of the launched ranks: reports for all
+  // Gets OptionSet::other_names_given() of what parse() has read, for errors; or null.
+  std::map<std::string, std::string>* other_names = nullptr;
 
   // Adds the general options to `options`, reads --config, parses the words, and returns the
   // positional arguments. Prints help and throws HelpShown if --help is among them.

@@ -160,7 +160,7 @@ constexpr Command kCommands[] = {
      "results/base results/tuned --output compare.html",
      "", run_report},
     {"bench",
-     "train|gemm|attention|optimizer|decode|prefill|comm|parallel|tokenizer|preprocess "
+     "train|gemm|attention|optimizer|decode|prefill|checkpoint|comm|parallel|tokenizer|preprocess "
      "[RECIPE.toml] [OPTION ...]",
      "measures speed, and compares it with the limits of the machine",
      "train --model gpt2-124m --bf16 --seq-length 256\n"

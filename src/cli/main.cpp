@@ -5,10 +5,12 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <new>
 #include <thread>
 
 #include "base/error.h"
+#include "base/options/other_names.h"
 #include "base/printable.h"
 #include "base/reported_elsewhere.h"
 #include "base/several_errors.h"
@@ -29,7 +31,10 @@ void print_version() {
   std::fputs(text.c_str(), stdout);
 }
 
-int dispatch(const std::string& name, std::vector<std::string> words, Terminal& terminal) {
+using NamesGiven = std::map<std::string, std::string>;
+
+int dispatch(const std::string& name, std::vector<std::string> words, Terminal& terminal,
+             NamesGiven& other_names) {
   if (name == "--version") {
     print_version();
     return 0;
@@ -41,6 +46,7 @@ int dispatch(const std::string& name, std::vector<std::string> words, Terminal& 
   const Command& command = find_command(name);
   Invocation invocation{command, std::move(words), terminal};
   invocation.leads = launched_rank() == 0;
+  invocation.other_names = &other_names;
   if (!invocation.leads) terminal.show_no_progress();
   return command.run(invocation);
 }
@@ -74,9 +80,11 @@ int run(int count, char** arguments) {
   const std::vector<std::string> all(arguments, arguments + count);
   const std::string name = count > 1 ? all[1] : "";
   Terminal terminal;
+  NamesGiven other_names;
   try {
     try {
-      const int code = dispatch(name, {all.begin() + std::min(count, 2), all.end()}, terminal);
+      const int code =
+          dispatch(name, {all.begin() + std::min(count, 2), all.end()}, terminal, other_names);
       flush_results();
       return code;
     } catch (const HelpShown&) {
@@ -90,7 +98,8 @@ int run(int count, char** arguments) {
   } catch (const SeveralErrors& errors) {
     return report(terminal, name, errors.what(), static_cast<int>(errors.fault()));
   } catch (const Error& error) {
-    return report(terminal, name, printable(error.what()), static_cast<int>(error.fault()));
+    return report(terminal, name, printable(with_typed_names(error.what(), other_names)),
+                  static_cast<int>(error.fault()));
   } catch (const std::filesystem::filesystem_error& error) {
     return report(terminal, name,
                   printable(fmt::format("{}: {}", error.path1().string(), error.code().message())),

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/files/files.h"
+#include "base/json.h"
 #include "base/listed.h"
 #include "convert/coded_weights.h"
 #include "convert/source_checks.h"
@@ -15,6 +17,7 @@
 #include "gguf/gguf_source.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/files/quantized_matrix.h"
+#include "huggingface/hf_source.h"
 #include "model_files/opened_adapter.h"
 #include "text/compare_tokenizers.h"
 
@@ -135,17 +138,34 @@ OpenedModel open_side(const OpenRequest& request) {
   return opened;
 }
 
+// The rows of a table without padding, as a folder of Hugging Face says.
+std::optional<std::int64_t> vocabulary_in(const fs::path& folder) {
+  const fs::path file = folder / "config.json";
+  if (!fs::is_regular_file(file)) return std::nullopt;
+  const auto config = read_json_or_discarded<nlohmann::json>(read_text_file(file, 1 << 24));
+  if (!config.is_object() || !config.contains("vocab_size")) return std::nullopt;
+  const nlohmann::json& size = config["vocab_size"];
+  if (!size.is_number_integer()) return std::nullopt;
+  return size.get<std::int64_t>();
+}
+
 OpenedModel open_source(const Machine& machine, const ConvertOptions& options,
                         const ModelPaths& paths) {
   // Used only where a checkpoint of Megatron does not have it itself.
   MegatronGiven given{.vocabulary = options.model.vocabulary};
+  if (!given.vocabulary && is_huggingface_folder(options.save))
+    given.vocabulary = vocabulary_in(options.save);
   if (options.model.describes_model()) {
     given.model = [&](std::int64_t padded) { return options.model.resolve(padded); };
   }
   OpenedModel from = open_side({.path = paths.base, .given = given, .average = options.average});
   if (!paths.adapters.empty()) {
     const auto ranks = make_group_of_all(machine.world, "convert");
-    merge_adapters(from, open_adapter(paths.adapters, from, *ranks));
+    OpenedAdapter adapter = open_adapter(paths.adapters, from, *ranks);
+    check_adapters(options, &adapter.adapters);
+    merge_adapters(from, std::move(adapter));
+  } else {
+    check_adapters(options, nullptr);
   }
   if (from.has_optimizer) {
     from.notes.push_back(
@@ -287,7 +307,26 @@ struct Planned {
   OpenedModel from;
   std::unique_ptr<SourceStamps> stamps;
   ModelFormat to = ModelFormat::kPiton;
+  fs::path save;
 };
+
+// MindSpeed-LLM's converter is given the folder of Hugging Face that a model of Megatron came from
+// as the target, and writes into this folder there.
+constexpr const char* kMegatronToHf = "mg2hf";
+
+// --save, or the folder above; then the model has the tokenizer of --save, if it has none.
+fs::path target_path(const ConvertOptions& options, ModelFormat to, OpenedModel& from) {
+  const fs::path save(options.save);
+  const bool has_original = from.format == ModelFormat::kMegatron &&
+                            to == ModelFormat::kHuggingFace && is_huggingface_folder(save);
+  if (!has_original) return save;
+  const bool takes_tokenizer = from.tokenizer.empty() && from.tokenizer.folder.empty();
+  if (takes_tokenizer) from.tokenizer = tokenizer_of_folder(save);
+  from.notes.push_back(fmt::format("--save: {} is a folder of Hugging Face; the result is in {}{}",
+                                   options.save, (save / kMegatronToHf).string(),
+                                   takes_tokenizer ? ", with its tokenizer" : ""));
+  return save / kMegatronToHf;
+}
 
 // The source, which has been compared with the options.
 Planned plan_of(const Machine& machine, const ConvertOptions& options) {
@@ -300,13 +339,14 @@ Planned plan_of(const Machine& machine, const ConvertOptions& options) {
   planned.to = target_format(options, paths.adapters.empty() ? from.format : ModelFormat::kPiton);
   check_format_flags(options, from.format, planned.to);
   leave_out_later_layers(from, planned.to, options);
+  planned.save = target_path(options, planned.to, from);
   check_target_holds(from, planned.to, options);
   return planned;
 }
 
-std::unique_ptr<Target> target_of(const ConvertOptions& options, ModelFormat to) {
-  if (to == ModelFormat::kGguf) return std::make_unique<Target>(options.save, kGgufDraft);
-  return std::make_unique<Target>(options.save);
+std::unique_ptr<Target> target_of(const Planned& planned) {
+  if (planned.to == ModelFormat::kGguf) return std::make_unique<Target>(planned.save, kGgufDraft);
+  return std::make_unique<Target>(planned.save);
 }
 
 }  // namespace
@@ -315,7 +355,7 @@ void check_conversion(const Machine& machine, const ConvertOptions& options) {
   check_names(options);
   const Planned planned = plan_of(machine, options);
   if (options.coded) check_coded(planned.from, *options.coded);
-  Target::check(options.save, planned.to == ModelFormat::kGguf);
+  Target::check(planned.save, planned.to == ModelFormat::kGguf);
 }
 
 ConvertReport convert(const Machine& machine, const ConvertOptions& options, Progress& progress) {
@@ -325,9 +365,10 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
   const Planned planned = plan_of(machine, options);
   const OpenedModel& from = planned.from;
   const SourceStamps& stamps = *planned.stamps;
-  ConvertReport report{.from = from.format, .to = planned.to, .notes = from.notes};
+  ConvertReport report{
+      .from = from.format, .to = planned.to, .save = planned.save.string(), .notes = from.notes};
   report.parameters = from.model.parameters();
-  const std::unique_ptr<Target> target = target_of(options, report.to);
+  const std::unique_ptr<Target> target = target_of(planned);
   const fs::path codes_folder = target->draft() / "codes";  // while they are made
   std::unique_ptr<CodedSource> coded;
   if (options.coded) {
@@ -362,7 +403,7 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
     const OpenedModel result = open_side({.path = target->result()});
     check_description(from, result, report.to);
     if (!options.no_verify) {
-      const Conversion made{machine, from, result, options.save, stamps, progress, coded.get()};
+      const Conversion made{machine, from, result, planned.save, stamps, progress, coded.get()};
       verify_result(made, report);
       verify_tokenizers(made, report);
     }

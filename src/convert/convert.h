@@ -18,6 +18,7 @@ namespace piton {
 struct ConvertReport {
   ModelFormat from = ModelFormat::kPiton;
   ModelFormat to = ModelFormat::kPiton;
+  std::string save;  // what was written
   std::int64_t parameters = 0;
   std::int64_t bytes = 0;  // of weights that were written
   double seconds = 0;      // without the verification

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/seconds.h"
 #include "convert/convert.h"
+#include "convert/source_checks.h"
 #include "convert/target.h"
 #include "gguf/architectures.h"
 #include "huggingface/config_keys.h"
@@ -91,6 +92,7 @@ ConvertReport convert_adapters(const Machine& machine, const ConvertOptions& opt
   base.model.dtype = base.weights_dtype;
   const auto ranks = make_group_of_all(machine.world, "convert");
   const OpenedAdapter adapter = open_adapter(paths.adapters, base, *ranks);
+  check_adapters(options, &adapter.adapters);
   const std::filesystem::path save(options.save);
   const bool is_file = to == "gguf-lora";
   if (is_file && save.extension() != ".gguf")
@@ -100,6 +102,7 @@ ConvertReport convert_adapters(const Machine& machine, const ConvertOptions& opt
   const OpenedAdapter written = write_adapters(target, options, base, adapter);
   ConvertReport report{.from = base.format,
                        .to = ModelFormat::kHuggingFace,
+                       .save = options.save,
                        .parameters = elements_of(*adapter.source),
                        .bytes = bytes_of(*adapter.source),
                        .seconds = seconds_since(start),

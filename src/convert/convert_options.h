@@ -58,6 +58,9 @@ struct ConvertOptions {
   std::string size;
   std::optional<std::int64_t> source_tensor;
   std::optional<std::int64_t> source_pipeline;
+  std::optional<std::int64_t> source_expert;
+  std::optional<double> lora_rank;
+  std::optional<double> lora_alpha;
   // Of a --load of Megatron without these facts.
   ModelOptions model;
   std::optional<CodedWeights> coded;  // no flag; only to Hugging Face folders
@@ -136,6 +139,10 @@ struct ConvertOptions {
       source_tensor);
     v(Option{"src-pipeline-model-parallel-size", "number of pipeline ranks that --load must have"},
       source_pipeline);
+    v(Option{"src-expert-model-parallel-size", "number of expert ranks that --load must have"},
+      source_expert);
+    v(Option{"lora-r", "rank that the adapters must have"}, lora_rank);
+    v(Option{"lora-alpha", "alpha that the adapters must have"}, lora_alpha);
     v(Option{"no-verify", "do not compare the result with the source"}, no_verify);
   }
 

@@ -1,11 +1,16 @@
 #include "convert/source_checks.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "base/error.h"
 #include "convert/target.h"
@@ -50,6 +55,8 @@ void check_layout(const ConvertOptions& options, const OpenedModel& from) {
        from.megatron ? from.megatron->layout().tensor : 1);
   same("--src-pipeline-model-parallel-size", options.source_pipeline,
        from.megatron ? from.megatron->layout().pipeline : 1);
+  same("--src-expert-model-parallel-size", options.source_expert,
+       from.megatron ? from.megatron->layout().expert : 1);
 }
 
 // Flags of a model that says itself what it is are fine where they say the same.
@@ -78,6 +85,8 @@ void check_model(const ConvertOptions& options, const OpenedModel& from) {
               options.load, other);
 }
 
+bool near(double a, double b) { return std::abs(a - b) <= 1e-6 * std::abs(b); }
+
 // Of a file, or of what a link leads to; nothing where that is no file.
 std::optional<std::string> stamp_of(const fs::path& path) {
   std::error_code ignored;
@@ -104,6 +113,33 @@ std::map<std::string, std::string> stamps_in(const fs::path& where) {
 }
 
 }  // namespace
+
+void check_adapters(const ConvertOptions& options, const Adapters* adapters) {
+  const auto check = [&](const char* flag, std::optional<double> said, const auto& is) {
+    if (!said) return;
+    if (adapters == nullptr)
+      throw Error(Fault::kUsage, "{}: got {}, but there are no adapters; leave it out", flag,
+                  *said);
+    std::set<double> found;
+    for (const auto& [_, shape] : adapters->shapes) {
+      for (const double value : is(shape)) found.insert(value);
+      if (std::ranges::any_of(is(shape), [&](double one) { return near(one, *said); })) return;
+    }
+    throw Error(Fault::kUsage, "{}: got {}, but the adapters have {}; leave it out", flag, *said,
+                fmt::join(found, ", "));
+  };
+  check("--lora-r", options.lora_rank, [](const AdapterShape& shape) {
+    return std::vector<double>{static_cast<double>(shape.rank)};
+  });
+  // alpha / r, or with --use-rslora alpha / sqrt(r).
+  const auto alphas = [&](const AdapterShape& shape) {
+    const auto rank = static_cast<double>(shape.rank);
+    const double usual = shape.scale * rank, stable = shape.scale * std::sqrt(rank);
+    const bool is_stable = options.lora_alpha && near(stable, *options.lora_alpha);
+    return std::vector<double>{is_stable ? stable : usual};
+  };
+  check("--lora-alpha", options.lora_alpha, alphas);
+}
 
 SourceStamps::SourceStamps(const OpenedModel& from) {
   if (from.format != ModelFormat::kPiton) stamps_ = stamps_in(from.source->where());

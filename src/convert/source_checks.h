@@ -7,12 +7,16 @@
 
 #include "convert/convert_options.h"
 #include "model_files/opened_model.h"
+#include "nn/adapters.h"
 
 namespace piton {
 
 // Throws Error(kUsage) naming the first flag (--load-model-type, --type, --src-tensor-model-
 // parallel-size, --num-layers and other flags of a model) that contradicts the source.
 void check_source(const ConvertOptions& options, const OpenedModel& from);
+
+// The same of --lora-r and --lora-alpha. `adapters`: null where there are none.
+void check_adapters(const ConvertOptions& options, const Adapters* adapters);
 
 // Sees whether files of another program's model change while they are read. Those of a checkpoint
 // of Piton have hashes instead.

@@ -1,5 +1,6 @@
 #include "tasks/chat_prompts.h"
 
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -98,6 +99,23 @@ void make_chat_prompts(TaskData& data, const ChatTemplate& chat_template,
     }
   }
   data.is_chat = true;
+  data.prompt_hash = hash_of_prompts(data.samples);
+}
+
+void put_prompts_into(const std::string& text, TaskData& data) {
+  constexpr std::string_view kInstruction = "{instruction}";
+  const std::size_t at = text.find(kInstruction);
+  if (at == text.npos)
+    throw Error(Fault::kUsage, "--instruction-template: got \"{}\", wanted a text with {}", text,
+                kInstruction);
+  const TaskKind kind = data.task.kind;
+  if (kind == TaskKind::kPerplexity || kind == TaskKind::kPreference ||
+      kind == TaskKind::kLastToken)
+    return;
+  for (TaskSample& sample : data.samples) {
+    for (std::string& context : sample.contexts)
+      context = text.substr(0, at) + context + text.substr(at + kInstruction.size());
+  }
   data.prompt_hash = hash_of_prompts(data.samples);
 }
 

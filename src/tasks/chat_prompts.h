@@ -23,6 +23,11 @@ struct ChatPromptRules {
 void make_chat_prompts(TaskData& data, const ChatTemplate& chat_template,
                        const ChatPromptRules& rules);
 
+// Puts each prompt into `text`, in the place of {instruction}: --instruction-template of
+// AscendSpeed's and MindSpeed-LLM's evaluation. Not texts whose perplexity, reward or last token is
+// asked for. Throws Error(kUsage) for a text without that word.
+void put_prompts_into(const std::string& text, TaskData& data);
+
 // Of kPreference: replaces the context of each sample by the two conversations whose rewards are
 // compared: the description as the system message, the prompt, an answer. Those of
 // TaskSample::pair are its messages, and the description is their system message if they have none.

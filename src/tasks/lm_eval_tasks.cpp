@@ -102,6 +102,7 @@ Task mmlu() {
   Task task = letters_task(
       "mmlu", "The following are multiple choice questions (with answers) about {subject}.\n\n",
       "Answer:");
+  task.subject_field = "subject";  // of the files on Hugging Face
   task.metrics = {"acc"};
   return task;
 }

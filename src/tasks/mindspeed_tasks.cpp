@@ -74,6 +74,12 @@ Task mmlu(const TaskChoice& choice) {
                           "mmlu_5shot_template.json", 2, letter_answer);
 }
 
+Task mmlu_by_subject(const TaskChoice& choice) {
+  Task task = mmlu(choice);
+  task.subject_field = "subject";  // of the files on Hugging Face
+  return task;
+}
+
 }  // namespace
 
 std::vector<Task> mindspeed_tasks(const TaskChoice& choice) {
@@ -143,7 +149,7 @@ std::vector<Task> mindspeed_tasks(const TaskChoice& choice) {
           std::move(gsm8k),
           std::move(humaneval),
           std::move(lambada),
-          mmlu(choice),
+          mmlu_by_subject(choice),
           {.name = "needlebench",
            .protocol = Protocol::kMindSpeed,
            .kind = TaskKind::kGeneration,

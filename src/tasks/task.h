@@ -79,10 +79,12 @@ struct Task {
   // Files. A split is a word in the name of a file or of its folder (task_files.h).
   std::vector<std::string> splits;       // that are evaluated, the preferred one first
   std::vector<std::string> shot_splits;  // that examples are taken from
-  bool has_subjects = false;             // every file is a subject with separate examples
-  std::string subject_field;             // the field with the subject of a record, if it has one
-  bool shots_of_subject = false;         // examples have the subject of the question there
-  std::vector<std::string> columns;      // of csv files without a header
+  // Every file is a subject with separate examples; with subject_field, which records need not
+  // have, also a file of several.
+  bool has_subjects = false;
+  std::string subject_field;         // the field with the subject of a record, if it has one
+  bool shots_of_subject = false;     // examples have the subject of the question there
+  std::vector<std::string> columns;  // of csv files without a header
   // Makes records with the fields that the texts below name. Throws Error(kData) beginning with
   // `where`.
   std::vector<nlohmann::json> (*prepare)(nlohmann::json record, const std::string& where) = nullptr;

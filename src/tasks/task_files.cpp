@@ -76,6 +76,12 @@ void drop_texts(std::vector<TaskFile>& files, TaskKind kind) {
   if (!wants_text || has_others) std::erase_if(files, is_text);
 }
 
+// The folders of MMLU on Hugging Face are its subjects and "all", which has their questions again.
+void drop_all(std::vector<TaskFile>& files) {
+  const auto is_all = [](const TaskFile& file) { return file.subject == "all"; };
+  if (!std::all_of(files.begin(), files.end(), is_all)) std::erase_if(files, is_all);
+}
+
 // Whether `path` holds `name`, and if `whole` without a letter or digit next to it.
 bool holds_name(const std::string& path, std::string_view name, bool whole) {
   const auto is_word = [&](std::size_t at) {
@@ -215,6 +221,7 @@ TaskFiles find_task_files(const Task& task, const fs::path& path) {
     std::copy_if(all.begin(), all.end(), std::back_inserter(files.questions),
                  [&](const TaskFile& file) { return file.path.parent_path() == folder; });
   }
+  if (task.has_subjects) drop_all(files.questions);
   if (files.questions.empty()) {
     throw Error(Fault::kUsage,
                 "{}: no file of {} in it; wanted .jsonl, .json or .csv files of a split ({}), such "

@@ -34,7 +34,15 @@ struct Record {
   Json fields;
   std::string where;       // file and record, for messages
   std::int64_t index = 0;  // in its file
+  std::string subject;     // "" if it has none
 };
+
+// The subject of a record: that of Task::subject_field, else that of its file.
+std::string subject_of(const Task& task, const Json& fields, const TaskFile& file) {
+  const Json* field = task.subject_field.empty() ? nullptr : find_field(fields, task.subject_field);
+  if (field == nullptr || field->is_null()) return task.has_subjects ? file.subject : "";
+  return field->is_string() ? field->get<std::string>() : field->dump();
+}
 
 void shuffle_choices(Json& fields, PythonRandom& random) {
   Json& choices = fields["choices"];
@@ -63,8 +71,9 @@ std::vector<Record> records_of(const Task& task, const TaskFile& file) {
       rows.push_back(std::move(row));
     for (Json& one : rows) {
       if (task.shuffles_choices) shuffle_choices(one, random);
-      if (names_subject) one["subject_words"] = subject_words(task.name, file.subject);
-      records.push_back({std::move(one), where, std::ssize(records)});
+      std::string subject = subject_of(task, one, file);
+      if (names_subject) one["subject_words"] = subject_words(task.name, subject);
+      records.push_back({std::move(one), where, std::ssize(records), std::move(subject)});
     }
   }
   return records;
@@ -227,13 +236,6 @@ ShotTurns shot_of(const Task& task, const Record& record) {
                              : ShotTurns{right, question.ending};
 }
 
-// The subject of a record, of Task::subject_field; "" where it has none.
-std::string subject_of(const Task& task, const Record& record) {
-  const Json* field = find_field(record.fields, task.subject_field);
-  if (field == nullptr || field->is_null()) return "";
-  return field->is_string() ? field->get<std::string>() : field->dump();
-}
-
 // Makes the samples of one subject after another.
 class SampleMaker {
  public:
@@ -249,8 +251,27 @@ class SampleMaker {
   std::int64_t num_shots() const { return num_shots_; }
 
   void add(const TaskFile& file, std::vector<TaskSample>& samples) {
-    subject_ = task_.has_subjects ? file.subject : "";
-    const std::vector<Record> records = records_of(task_, file);
+    std::vector<Record> records = records_of(task_, file);
+    // The file of several subjects, each of which has separate examples.
+    if (task_.has_subjects)
+      std::stable_sort(records.begin(), records.end(),
+                       [](const Record& a, const Record& b) { return a.subject < b.subject; });
+    const auto same = [](const Record& a, const Record& b) { return a.subject == b.subject; };
+    for (auto first = records.begin(); first != records.end();) {
+      const auto end = task_.has_subjects
+                           ? std::find_if_not(first, records.end(),
+                                              [&](const Record& one) { return same(*first, one); })
+                           : records.end();
+      add_records(file, std::span<const Record>(first, end), samples);
+      first = end;
+    }
+  }
+
+ private:
+  // `records`: of one subject, where subjects have separate examples.
+  void add_records(const TaskFile& file, std::span<const Record> records,
+                   std::vector<TaskSample>& samples) {
+    subject_ = records.front().subject;
     std::vector<Record> pool;
     std::vector<std::string> written;
     if (num_shots_ > 0 && task_.shot_texts.empty()) pool = shot_records(file);
@@ -259,10 +280,9 @@ class SampleMaker {
     PythonRandom random(kShotSeed);
     std::map<std::string, std::int64_t> sizes;
     std::map<std::string, std::int64_t> taken;
-    const bool by_record = !task_.subject_field.empty();
-    for (const Record& record : records) ++sizes[by_record ? subject_of(task_, record) : subject_];
+    for (const Record& record : records) ++sizes[record.subject];
     for (const Record& record : records) {
-      if (by_record) subject_ = subject_of(task_, record);
+      subject_ = record.subject;
       if (taken[subject_]++ >= most_samples(sizes[subject_])) continue;
       TaskSample sample{.subject = subject_, .index = record.index};
       sample.shots = drawn_shots(random, pool, record);
@@ -287,7 +307,6 @@ class SampleMaker {
     }
   }
 
- private:
   std::int64_t most_samples(std::int64_t records) const {
     if (options_.sample_share)
       return std::llround(std::ceil(static_cast<double>(records) * *options_.sample_share));
@@ -335,7 +354,7 @@ class SampleMaker {
     if (task_.own_shots != nullptr) return own_shots();
     std::vector<Record> pool;
     for (const TaskFile& one : files_.shots) {
-      if (task_.has_subjects && one.subject != file.subject) continue;
+      if (task_.has_subjects && one.subject != file.subject && one.subject != subject_) continue;
       pool = records_of(task_, one);
       if (std::ssize(pool) >= drawn_count()) return pool;
       throw Error(Fault::kData, "{}: got {} examples, {} needs {}", one.path.string(), pool.size(),
@@ -344,8 +363,9 @@ class SampleMaker {
     const std::string split = task_.shot_splits.front();
     throw Error(Fault::kUsage, "{}: no examples{}; wanted {} there for {} examples{}",
                 files_.folder.string(), subject_.empty() ? "" : " of " + subject_,
-                task_.has_subjects ? fmt::format("{}/{}_{}.csv", split, file.subject, split)
-                                   : split + ".jsonl",
+                task_.has_subjects && !file.subject.empty()
+                    ? fmt::format("{}/{}_{}.csv", split, file.subject, split)
+                    : split + ".jsonl",
                 num_shots_, options_.flags.or_no_shots());
   }
 
@@ -373,7 +393,8 @@ class SampleMaker {
     }
     shots.resize(pool.size());
     std::iota(shots.begin(), shots.end(), std::int64_t{0});
-    if (task_.shots_of_subject) keep_own_subject(shots, pool);
+    if (task_.shots_of_subject || (task_.has_subjects && !task_.subject_field.empty()))
+      keep_own_subject(shots, pool);
     if (task_.seeded_shots) NumpyRandom(options_.seed).shuffle(std::span(shots));
     shots.resize(static_cast<std::size_t>(num_shots_));
     return shots;
@@ -381,7 +402,7 @@ class SampleMaker {
 
   void keep_own_subject(std::vector<std::int64_t>& shots, const std::vector<Record>& pool) const {
     std::erase_if(shots, [&](std::int64_t shot) {
-      return subject_of(task_, pool[static_cast<std::size_t>(shot)]) != subject_;
+      return pool[static_cast<std::size_t>(shot)].subject != subject_;
     });
     if (std::ssize(shots) >= num_shots_) return;
     throw Error(Fault::kData, "{}: got {} examples of {}, {} needs {}", files_.folder.string(),

@@ -107,6 +107,7 @@ void Trainer::begin() {
                    .global_batch = run_.plan.global_batch,
                    .sequence = run_.plan.sequence,
                    .micro_batches = run_.plan.micro_batches,
+                   .megatron_flops = run_.plan.megatron_flops_of_sample(),
                    .labels_texts = run_.plan.session.model.labels > 0});
   if (done() && !run_.settled.loop.skip_train) {
     sinks_.info(

@@ -208,6 +208,21 @@ file(SHA256 ${WORK}/direct/model.safetensors wanted)
 if(NOT got STREQUAL wanted)
   message(FATAL_ERROR "weights changed on the way through Megatron's files")
 endif()
+# The folder that the model came from as the target, as MindSpeed-LLM's converter has it: the result is in mg2hf there.
+file(COPY ${golden}/qwen3/ DESTINATION ${WORK}/original)
+file(WRITE ${WORK}/original/vocab.json "{\"a\": 0, \"b\": 1}")
+file(WRITE ${WORK}/original/merges.txt "#version: 0.2\n")
+expect(RUN convert --load-dir ${WORK}/mg11 --load-model-type mg --save-dir ${WORK}/original --save-model-type hf --load-checkpoint-loosely
+  --source-tensor-parallel-size 1 --source-pipeline-parallel-size 1 --source-expert-parallel-size 1 CODE 0
+  OUT "original/mg2hf: hf from mg" ERR "original is a folder of Hugging Face; the result is in [^ ]*/original/mg2hf, with its tokenizer"
+      "--load-checkpoint-loosely: no meaning here: a checkpoint that lacks tensors")
+file(SHA256 ${WORK}/original/mg2hf/model.safetensors got)
+if(NOT got STREQUAL wanted OR NOT EXISTS ${WORK}/original/mg2hf/vocab.json)
+  message(FATAL_ERROR "mg2hf has other weights, or no tokenizer")
+endif()
+expect(RUN convert --load ${WORK}/mg11 --source-expert-parallel-size 2 --save ${WORK}/x CODE 2 ERR "--source-expert-parallel-size: got 2, but [^ ]*/mg11 is of 1; leave the flag out|--src-expert-model-parallel-size: got 2, but")
+expect(RUN convert --load ${WORK}/mg11 --save-dir ${WORK}/original/mg2hf CODE 2 ERR "piton convert: --save-dir: [^ ]*mg2hf: is not empty")
+expect(RUN convert --load ${WORK}/mg11 --save ${WORK}/x --lora-r 8 CODE 2 ERR "--lora-r: got 8, but there are no adapters; leave it out")
 expect(RUN convert --load ${WORK}/mg11 --save ${WORK}/mg-run CODE 0 OUT "mg-run: piton from mg")
 expect(RUN generate --load ${WORK}/mg-run --prompt-ids 5,6 --greedy --max-new-tokens 3 --json CODE 0)
 # inspect shows the layout.

@@ -40,6 +40,43 @@ expect(RUN ${generate} --prompt "To be, or" --num-beams 3 CODE 0 OUT ".")
 expect(RUN ${generate} --prompt "To be, or" --num-beams 3 --length-penalty 0.5 --stop question --json CODE 0
   OUT "\"score\":-[0-9.e-]+,\"beams\":\\[{\"text\":")
 
+# The best beams that are asked for, and no more.
+execute_process(COMMAND ${PITON} ${generate} --quiet --prompt "To be, or" --num-beams 3 --num-return-sequences 2 --greedy OUTPUT_VARIABLE two)
+execute_process(COMMAND ${PITON} ${generate} --quiet --prompt "To be, or" --num-beams 3 --num-return-sequences 2 --json OUTPUT_VARIABLE json)
+execute_process(COMMAND ${PITON} ${generate} --quiet --prompt "To be, or" --num-beams 3 --json OUTPUT_VARIABLE three)
+string(JSON count LENGTH "${json}" beams)
+string(JSON first GET "${three}" beams 0 text)
+string(JSON second GET "${three}" beams 1 text)
+string(JSON got GET "${json}" beams 1 text)
+if(NOT count EQUAL 2 OR NOT got STREQUAL second OR NOT two STREQUAL "${first}\n${second}\n")
+  message(FATAL_ERROR "the two best of three beams:\n${two}${json}${three}")
+endif()
+# Errors name the flag that was typed.
+expect(RUN ${generate} --prompt a --num-beams 2 --num-return-sequences 3 CODE 2 ERR "piton generate: --num-return-sequences: got 3, wanted at most the 2 of --num-beams")
+expect(RUN ${generate} --prompt a --num_return_sequences 0 CODE 2 ERR "--num_return_sequences: got 0, wanted 1 to")
+
+# The length of prompt and text together, of each prompt; with --max-new-tokens that counts.
+string(REPLACE ";--max-new-tokens;24" "" free "${generate}")
+file(WRITE ${WORK}/lengths.txt "To be\nTo be, or\n")
+execute_process(COMMAND ${PITON} ${free} --quiet --prompts ${WORK}/lengths.txt --greedy --max-length 12 OUTPUT_VARIABLE lengths)
+string(REGEX MATCHALL "[^\n]+" lengths "${lengths}")
+foreach(line ${lengths})
+  string(JSON before LENGTH "${line}" prompt_ids)
+  string(JSON after LENGTH "${line}" ids)
+  math(EXPR all "${before} + ${after}")
+  if(NOT all EQUAL 12)
+    message(FATAL_ERROR "--max-length 12: ${before} and ${after} tokens")
+  endif()
+endforeach()
+execute_process(COMMAND ${PITON} ${free} --quiet --prompt "To be" --num-beams 2 --max-length 9 --json OUTPUT_VARIABLE line)
+string(JSON after LENGTH "${line}" ids)
+execute_process(COMMAND ${PITON} ${free} --quiet --prompt "To be" --greedy --max-length 9 --max-new-tokens 11 --json OUTPUT_VARIABLE line)
+string(JSON more LENGTH "${line}" ids)
+if(NOT after EQUAL 4 OR NOT more EQUAL 11)
+  message(FATAL_ERROR "--max-length 9: ${after} tokens of beams, ${more} with --max-new-tokens 11")
+endif()
+expect(RUN ${free} --prompt "To be" --max-length 5 CODE 2 ERR "--max-length: got 5, and a prompt has 5 tokens; wanted more")
+
 # A stop word ends a beam: the best one has fewer ids than --max-new-tokens, and the word is not in it.
 execute_process(COMMAND ${PITON} ${generate} --quiet --prompt "To be, or" --num-beams 3 --stop t --json OUTPUT_VARIABLE best)
 string(JSON text GET "${best}" text)

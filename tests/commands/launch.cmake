@@ -51,6 +51,26 @@ foreach(layout "2 dp" "2 tp --tensor-model-parallel-size 2" "2 pp --pipeline-mod
   endif()
 endforeach()
 
+# As torchrun spells it; and ranks that are too many say so once.
+run_of(losses ${PITON} launch --nproc_per_node 2 ${train} --save ${WORK}/torchrun)
+if(NOT losses STREQUAL alone)
+  message(FATAL_ERROR "--nproc_per_node: losses\n${losses}, of one process\n${alone}")
+endif()
+execute_process(COMMAND ${PITON} launch 2 generate --load ${WORK}/alone --prompt a RESULT_VARIABLE code ERROR_VARIABLE error)
+string(REGEX MATCHALL "mesh: 2 processes" lines "${error}")
+list(LENGTH lines count)
+if(NOT code EQUAL 2 OR NOT count EQUAL 1)
+  message(FATAL_ERROR "launch 2 generate: exit ${code}, ${count} times\n${error}")
+endif()
+# --deepspeed_config with stage 3 is --zero-stage 3.
+file(WRITE ${WORK}/ds.json "{\"zero_optimization\": {\"stage\": 3}}")
+execute_process(COMMAND ${PITON} launch 2 generate --load ${WORK}/alone --prompt a --greedy --max-new-tokens 4 --deepspeed --deepspeed_config ${WORK}/ds.json
+  RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE error)
+execute_process(COMMAND ${PITON} generate --load ${WORK}/alone --prompt a --greedy --max-new-tokens 4 OUTPUT_VARIABLE one)
+if(NOT code EQUAL 0 OR NOT out STREQUAL one)
+  message(FATAL_ERROR "launch 2 generate --deepspeed_config: exit ${code}\n${out}${one}${error}")
+endif()
+
 # What cannot be joined says why in one line, and soon.
 # refused(NAME code regex ENV variables... RUN words...)
 function(refused name wanted regex)

@@ -102,7 +102,7 @@ rule(triangle PLAN ACCEPTS --triangle-attn REJECTS --triangle-attn --use-flash-a
 rule(unknown PLAN REJECTS --num-layer 2 SAYS "--num-layer: unknown option, did you mean --num-layers")
 rule(not-a-number PLAN REJECTS --num-layers two SAYS "--num-layers: got .two., wanted integer")
 rule(older-names PLAN ACCEPTS --batch-size 1 --model-parallel-size 1 --warmup 0.1 --checkpoint-activations
-     REJECTS --batch-size 0 SAYS "--micro-batch-size: got 0, wanted 1 to")
+     REJECTS --batch-size 0 SAYS "--batch-size: got 0, wanted 1 to")
 rule(layer-allocation PLAN ACCEPTS ${p} 2 --use-manual-layer-allocation --manual-layers 1,1
      REJECTS --use-manual-layer-allocation --manual-layers 1,1 SAYS "--manual-layers: got .1,1., wanted 1 positive numbers")
 rule(later-tokens PLAN ACCEPTS --mtp-num-layers 2 --mtp-loss-scaling-factor 0.3

@@ -15,6 +15,9 @@ if(NOT code EQUAL 0)
   message(FATAL_ERROR "exit ${code}\n${out}\n${err}")
 endif()
 
+# Flags of run_text_generation_server.py: sizes are compared.
+expect(RUN serve --load ${WORK}/run --port 0 --num-layers 3 --hidden-size 64 --temperature 1.0 CODE 2
+  ERR "--num-layers: got 3, but the model of [^ ]*/run has 4; leave the flag out")
 # Wrong inputs, each before the model is loaded, but for what needs it.
 set(none serve --load ${WORK}/no-such-run)
 expect(RUN serve CODE 2 ERR "--load: no model is named")

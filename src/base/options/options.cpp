@@ -263,6 +263,10 @@ void OptionSet::parse_flag(Words& words) {
   bound->set(values);
   bound->given = true;
   bound->origin = origin_;
+  if (with_dashes(name) == bound->option.name)
+    other_names_.erase(bound->option.name);
+  else if (!negated)
+    other_names_[bound->option.name] = name;
   const auto [at, first] = words.seen.try_emplace(bound, Words::Earlier{flag, values});
   Words::Earlier& earlier = at->second;
   // Other programs may give the two names other meanings.
@@ -278,10 +282,14 @@ void OptionSet::parse_flag(Words& words) {
 }
 
 void OptionSet::take_foreign(const std::string& name, const std::vector<std::string>& values) {
+  bool negated = false;
   const std::vector<std::string> meant = foreign_->take(name, values);
   if (meant.empty()) return;
   Words words{meant};
   for (; words.at < meant.size(); ++words.at) parse_flag(words);
+  // The same with another name, not a flag that follows from it.
+  if (meant.size() == values.size() + 1 && meant.front().starts_with("--"))
+    other_names_[find(meant.front().substr(2), &negated)->option.name] = name;
 }
 
 const BoundOption& OptionSet::named(std::string_view name) const {

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -157,6 +158,9 @@ class OptionSet {
   std::string markdown() const;
 
   bool given(std::string_view name) const;
+  // Options that were given by another name than theirs, an alias or one of another program: that
+  // name, by the option's (both without dashes).
+  const std::map<std::string, std::string>& other_names_given() const { return other_names_; }
   Resume resume_of(std::string_view name) const;
   // What was given and differs from its default, in the order of declaration.
   std::vector<ChangedOption> changed() const;
@@ -192,6 +196,7 @@ class OptionSet {
   std::vector<Group> groups_;
   std::unordered_map<std::string, Place> index_;  // by each name, "-" for "_"
   std::vector<std::string> notes_;
+  std::map<std::string, std::string> other_names_;
   std::string origin_;  // of what is read now
   ForeignOptions* foreign_ = nullptr;
 };

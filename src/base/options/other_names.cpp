@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 namespace piton {
 namespace {
@@ -78,6 +79,22 @@ std::span<const std::string_view> names_here(std::string_view name) {
   const auto* found = std::ranges::find(kOtherNames, with_dashes(name), &OtherName::name);
   if (found == std::end(kOtherNames)) return {};
   return std::span(found->here).first(found->here[1].empty() ? 1 : 2);
+}
+
+std::string with_typed_names(std::string text, const std::map<std::string, std::string>& typed) {
+  const auto is_of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  for (const auto& [name, as_typed] : typed) {
+    const std::string flag = "--" + name;
+    for (std::size_t at = text.find(flag); at != text.npos; at = text.find(flag, at)) {
+      const std::size_t end = at + flag.size();
+      const bool longer = end < text.size() && (is_of_name(text[end]) || text[end] == '-');
+      const bool inside = at > 0 && (is_of_name(text[at - 1]) || text[at - 1] == '-');
+      const std::string shown = longer || inside ? flag : "--" + as_typed;
+      text.replace(at, flag.size(), shown);
+      at += shown.size();
+    }
+  }
+  return text;
 }
 
 }  // namespace piton

@@ -3,10 +3,12 @@
 
 #include "base/json.h"
 #include "base/options/option_range.h"
+#include "bench/checkpoint.h"
 #include "bench/collectives.h"
 #include "bench/decode.h"
 #include "bench/kernels.h"
 #include "bench/train.h"
+#include "cli/bench/bench_print.h"
 #include "cli/bench/bench_rounds.h"
 #include "cli/bench/bench_text.h"
 #include "cli/bench/measured_model.h"
@@ -23,7 +25,7 @@ struct BenchOptions {
   bool no_floor = false;
   bool step_time = false;
   std::optional<std::int64_t> rows, in, out, elements;
-  std::int64_t context = 128;
+  std::optional<std::int64_t> context;
   std::int64_t tokens = 8;
   std::string quantize;
   AttentionLayout layout = AttentionLayout::kBsnd;
@@ -48,7 +50,9 @@ struct BenchOptions {
              "optimizer: number of weights (default: those of the model); comm: number of elements "
              "of a tensor (default: 16777216)"},
       elements);
-    v(Option{"context", "decode, prefill: number of tokens of the prompt"}, context);
+    v(Option{"context",
+             "decode, prefill: number of tokens of the prompt (default: 128, or what fits)"},
+      context);
     v(Option{"tokens", "decode: number of tokens per round"}, tokens);
     v(Option{"quantize",
              "decode, prefill: hold the matrices of the layers in 8 or 4 bits",
@@ -67,7 +71,7 @@ struct BenchOptions {
   // Throws Error(kUsage) with the flag.
   void check() const {
     of_all.check();
-    check_range("--context", context, 1, kLargestSize);
+    if (context) check_range("--context", *context, 1, kLargestSize);
     check_range("--tokens", tokens, 1, kLargestSize);
     if (rows) check_range("--rows", *rows, 1, kLargestSize);
     if (in) check_range("--in", *in, 1, kLargestSize);
@@ -207,10 +211,8 @@ Json profile_json(const Profile& profile) {
   return list;
 }
 
-constexpr const char* kProfiled[] = {"step_seconds", "token_seconds", "pass_seconds"};
-
-// Adds the profile of `what` (of kProfiled), which took `seconds` in all. Nothing if `by_name` is
-// empty.
+// Adds the profile of `what` (step_seconds, token_seconds or pass_seconds), which took `seconds` in
+// all. Nothing if `by_name` is empty.
 void put_profile(Json& out, const char* what, double seconds, const Profile& by_name,
                  const Profile& by_call) {
   if (by_name.empty()) return;
@@ -258,11 +260,16 @@ Json run_train(const Request& request) {
   return out;
 }
 
-DecodeBenchOptions decode_options(const Request& request) {
+// `written`: tokens after the prompt.
+DecodeBenchOptions decode_options(const Request& request, std::int64_t written) {
+  constexpr std::int64_t kUsualContext = 128;  // tokens
   const BenchOptions& bench = request.bench;
-  return {.model = request.model(),
+  const ModelConfig model = request.model();
+  const std::int64_t fits =
+      std::clamp<std::int64_t>(model.max_positions - written, 1, kUsualContext);
+  return {.model = model,
           .samples = request.options.loop.micro_batch_size,
-          .context = bench.context,
+          .context = bench.context.value_or(fits),
           .tokens = bench.tokens,
           .rounds = bench.of_all.rounds,
           .profile = bench.profile,
@@ -270,7 +277,7 @@ DecodeBenchOptions decode_options(const Request& request) {
 }
 
 Json run_decode(const Request& request) {
-  const DecodeBenchOptions options = decode_options(request);
+  const DecodeBenchOptions options = decode_options(request, request.bench.tokens);
   const DecodeBench bench = bench_decode(request.machine, options);
   Json out{{"tokens_per_second", static_cast<double>(options.samples) / bench.token.best()}};
   if (bench.read_bandwidth > 0)
@@ -285,7 +292,7 @@ Json run_decode(const Request& request) {
 }
 
 Json run_prefill(const Request& request) {
-  const PrefillBench bench = bench_prefill(request.machine, decode_options(request));
+  const PrefillBench bench = bench_prefill(request.machine, decode_options(request, 0));
   Json out{{"tokens_per_second", bench.tokens / bench.pass.best()}};
   if (bench.peak > 0) out["share_of_peak"] = bench.flops / bench.pass.best() / bench.peak;
   put_if(out, "peak_gflops", bench.peak * 1e-9);
@@ -311,18 +318,42 @@ Json run_comm(const Request& request) {
   return {{"ranks", ranks}, {"collectives", std::move(calls)}};
 }
 
+// The name of the folder in --save that is written, so that a run there stays as it is.
+constexpr const char* kWritten = "piton-bench-checkpoint";
+
+Json run_checkpoint(const Request& request) {
+  settle_length(request.options.loop);
+  const std::string& save = request.options.loop.save;
+  if (save.empty()) {
+    throw Error(Fault::kUsage,
+                "--save: not given; wanted a folder on the disk to measure, where {} is written "
+                "and removed",
+                kWritten);
+  }
+  const RunPlan plan = make_run_plan(request.options, request.machine.world.size(), 0);
+  const CheckpointBench bench = bench_checkpoint(
+      request.machine, plan, std::filesystem::path(save) / kWritten, request.bench.of_all.rounds);
+  const auto gigabytes = static_cast<double>(bench.bytes) * 1e-9;
+  Json out{{"bytes", bench.bytes},
+           {"save_gb_per_second", gigabytes / bench.save.best()},
+           {"load_gb_per_second", gigabytes / bench.load.best()},
+           {"save_seconds", bench.save.best()},
+           {"load_seconds", bench.load.best()}};
+  put_memory(out, bench.memory);
+  out["save"] = to_json(bench.save);
+  out["load"] = to_json(bench.load);
+  return out;
+}
+
 struct Kind {
   std::string_view name;
   Json (*run)(const Request&);
 };
 
-constexpr Kind kKinds[] = {{"train", run_train},
-                           {"gemm", run_gemm},
-                           {"attention", run_attention},
-                           {"optimizer", run_optimizer},
-                           {"decode", run_decode},
-                           {"prefill", run_prefill},
-                           {"comm", run_comm}};
+constexpr Kind kKinds[] = {{"train", run_train},           {"gemm", run_gemm},
+                           {"attention", run_attention},   {"optimizer", run_optimizer},
+                           {"decode", run_decode},         {"prefill", run_prefill},
+                           {"checkpoint", run_checkpoint}, {"comm", run_comm}};
 
 const Kind& find_kind(const std::string& name) {
   for (const Kind& kind : kKinds) {
@@ -334,92 +365,6 @@ const Kind& find_kind(const std::string& name) {
   for (const Command& bench : benches_with_own_options())
     known += fmt::format(", {}", bench.name.substr(bench.name.find(' ') + 1));
   throw Error(Fault::kUsage, "bench: got \"{}\", wanted one of {}", name, known);
-}
-
-// Explains a figure to readers who do not know docs/benchmarks.md.
-std::string_view meaning(std::string_view figure) {
-  struct Meaning {
-    std::string_view figure;
-    std::string_view text;
-  };
-  constexpr Meaning kMeanings[] = {
-      {"share_of_peak", "of what these cores could multiply and add at most"},
-      {"peak_gflops", "that most: the fastest loop of multiply-adds, measured here"},
-      {"over_product_floor", "the step, over its matrix products alone"},
-      {"share_of_bandwidth", "of what memory gives a loop that only moves the bytes"},
-      {"tokens_per_second", "trained, or written"},
-      {"mb_per_second", "millions of bytes read and written in a second"},
-      {"model_tflops", "of the model's own arithmetic, recomputation left out"},
-      {"best_seconds", "of one round, the shortest"},
-      {"spread", "of the rounds: the longest over the shortest, less one"},
-      {"peak_memory_bytes", "the most that was held at once"},
-      {"bubble", "of a pipeline: idle time over the work of the busiest stage"},
-      {"formula_bubble", "the same if all passes were equally long"},
-      {"planned_step_seconds", "as piton plan computes it from calls measured alone"},
-      {"rounds", "measured; the best one counts"},
-  };
-  for (const Meaning& one : kMeanings) {
-    if (one.figure == figure) return one.text;
-  }
-  return "";
-}
-
-// Prints numbers one per line with their meaning, and lists as tables.
-void print_text(const Json& result) {
-  std::string text;
-  const auto line = [&](const std::string& key, const std::string& value) {
-    text += fmt::format("{:24} {}", key, value);
-    if (const std::string_view said = meaning(key); !said.empty())
-      text += fmt::format("  ({})", said);
-    text += "\n";
-  };
-  for (const auto& [key, value] : result.items()) {
-    if (value.is_number_integer()) {
-      line(key, fmt::format("{}", value.get<std::int64_t>()));
-    } else if (value.is_number()) {
-      line(key, fmt::format("{:.4f}", value.get<double>()));
-    } else if (value.is_string()) {
-      line(key, value.get<std::string>());
-    }
-  }
-  for (const char* key : {"calls", "products"}) {
-    if (!result.contains(key)) continue;
-    text += fmt::format("{}, each measured alone:\n", key);
-    for (const Json& one : result[key]) {
-      text += fmt::format("  {:10.3f} ms x {:3}  {:5.1f} % of peak  {}\n",
-                          1e3 * one["best_seconds"].get<double>(), one["calls"].get<std::int64_t>(),
-                          100 * one.value("share_of_peak", 0.0), one["what"].get<std::string>());
-    }
-  }
-  if (result.contains("collectives")) {
-    for (const Json& one : result["collectives"]) {
-      text += fmt::format("  {:10.3f} ms  {:8.3f} GB/s a rank on the bus  {}\n",
-                          1e3 * one["best_seconds"].get<double>(),
-                          one.value("bus_gb_per_second", 0.0), one["what"].get<std::string>());
-    }
-  }
-  if (result.contains("profile")) {
-    const Json& profile = result["profile"];
-    double step = 0;
-    std::string what;
-    for (const std::string key : kProfiled) {
-      if (!profile.contains(key)) continue;
-      step = profile[key];
-      what = key.substr(0, key.find('_'));
-    }
-    text += fmt::format("one {}, call by call: {:.1f} ms, {:.1f} ms of it between calls\n", what,
-                        1e3 * step, 1e3 * profile["outside_of_calls_seconds"].get<double>());
-    for (const char* key : {"by_name", "by_call"}) {
-      for (const Json& one : profile[key]) {
-        text += fmt::format(
-            "  {:9.2f} ms {:5.1f} % {:5} calls {:8.1f} GFLOP/s {:9.0f} MB/s  {}\n",
-            1e3 * one["seconds"].get<double>(), 100 * one["seconds"].get<double>() / step,
-            one["calls"].get<std::int64_t>(), one["gflops_per_second"].get<double>(),
-            one["mb_per_second"].get<double>(), one["what"].get<std::string>());
-      }
-    }
-  }
-  std::fputs(text.c_str(), stdout);
 }
 
 // Work above a limit means that the limit was measured wrongly. Work below a millisecond mostly
@@ -454,9 +399,14 @@ int run_bench(Invocation& invocation) {
   }
   for (const Command& other : benches_with_own_options()) {
     if (other.name != "bench " + name) continue;
-    Invocation inner{other,           invocation.words,    invocation.terminal,
-                     invocation.log,  invocation.progress, invocation.explained,
-                     invocation.leads};
+    Invocation inner{other,
+                     invocation.words,
+                     invocation.terminal,
+                     invocation.log,
+                     invocation.progress,
+                     invocation.explained,
+                     invocation.leads,
+                     invocation.other_names};
     return other.run(inner);
   }
   refuse_more_arguments(invocation.parse(set, general, true));
@@ -476,7 +426,7 @@ int run_bench(Invocation& invocation) {
   if (bench.of_all.json) {
     std::fputs((result.dump() + "\n").c_str(), stdout);
   } else {
-    print_text(result);
+    print_bench(result);
   }
   expect_below_limits(result);
   return 0;

@@ -150,6 +150,7 @@ int run_chat(Invocation& invocation) {
   speculation.check();
   Interrupts interrupts;
   Engine engine(engine_options(general), invocation.log);
+  invocation.together([&] { layout.check(engine.world().size()); });
   interrupts.threads_are_made();
   const auto ranks = make_group_of_all(engine.world(), "chat");
   layout.drafts_later = speculation.draft_mtp > 0;

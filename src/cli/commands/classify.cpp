@@ -230,6 +230,7 @@ int run_classify(Invocation& invocation) {
     throw Error(Fault::kUsage, "--threshold: got {}, wanted a number from 0 to 1", threshold);
   const std::string file = files.empty() ? "-" : files[0];
   Engine engine(engine_options(general), invocation.log);
+  invocation.together([&] { layout.check(engine.world().size()); });
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
   model->label_logits({});  // refuses a model without labels before the file is read

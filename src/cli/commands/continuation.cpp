@@ -52,6 +52,20 @@ std::span<const std::int32_t> Continuer::before(std::span<const std::int32_t> pr
   return prompt;
 }
 
+std::int64_t Continuer::most_tokens(const Prompt& prompt) const {
+  if (!longest_) return sampling_.max_new_tokens;
+  return std::min(sampling_.max_new_tokens, *longest_ - std::ssize(before(prompt.ids)));
+}
+
+void Continuer::set_longest(std::int64_t tokens, std::span<const Prompt> prompts) {
+  longest_ = tokens;
+  for (const Prompt& prompt : prompts) {
+    if (most_tokens(prompt) > 0) continue;
+    throw Error(Fault::kUsage, "--max-length: got {}, and a prompt has {} tokens; wanted more",
+                tokens, before(prompt.ids).size());
+  }
+}
+
 bool Continuer::is_stop(std::int32_t id) const {
   return std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end();
 }
@@ -61,7 +75,10 @@ std::vector<std::vector<Continuation>> Continuer::run(
     std::int64_t samples) const {
   if (beams_.num_beams == 1) return sampled(prompts, show, samples);
   std::vector<std::vector<Continuation>> all;
-  for (const Prompt& prompt : prompts) all.push_back(beams(prompt));
+  for (const Prompt& prompt : prompts) {
+    std::vector<Continuation>& best = all.emplace_back(beams(prompt));
+    best.resize(std::min(best.size(), static_cast<std::size_t>(samples)));
+  }
   show(all.front().front().text);
   return all;
 }
@@ -72,11 +89,12 @@ std::vector<std::vector<Continuation>> Continuer::sampled(
   struct Growing {
     std::optional<StreamDecoder> decoder;
     StopWords stop;
+    std::int64_t left = 0;  // tokens
   };
   const auto n = static_cast<std::size_t>(samples);
   const std::size_t texts = prompts.size() * n;  // text i is sample i % n of prompt i / n
   std::vector<Continuation> all(texts);
-  std::vector<Growing> growing(texts, {std::nullopt, StopWords(stop_words_)});
+  std::vector<Growing> growing(texts, {std::nullopt, StopWords(stop_words_), 0});
   std::vector<std::vector<std::int32_t>> ids;
   std::vector<std::uint64_t> draws;
   std::vector<std::optional<std::int64_t>> adapters;
@@ -84,6 +102,7 @@ std::vector<std::vector<Continuation>> Continuer::sampled(
     ids.push_back(prompts[i / n].ids);
     draws.push_back(prompts[i / n].first_draw + i % n);
     adapters.push_back(prompts[i / n].adapter);
+    growing[i].left = most_tokens(prompts[i / n]);
     if (model_.tokenizer() != nullptr) {
       growing[i].decoder.emplace(*model_.tokenizer(), kShown);
       growing[i].decoder->start_after(before(ids.back()));
@@ -98,7 +117,7 @@ std::vector<std::vector<Continuation>> Continuer::sampled(
     Growing& one = growing[i];
     if (one.decoder) add(i, one.stop.push(one.decoder->push(token.id)));
     const bool interrupted = interrupted_ && interrupted_();
-    return !interrupted && !one.stop.found() && !is_stop(token.id);
+    return !interrupted && !one.stop.found() && !is_stop(token.id) && --one.left > 0;
   };
   std::vector<std::shared_ptr<GrammarConstraint>> constraints;
   for (std::size_t i = 0; i < texts && grammar_; ++i) {
@@ -149,7 +168,7 @@ std::vector<Continuation> Continuer::beams(const Prompt& prompt) const {
     return stopped;
   };
   std::vector<Continuation> all;
-  for (const Beam& beam : model_.beams(prompt.ids, sampling_.max_new_tokens, beams_, ends)) {
+  for (const Beam& beam : model_.beams(prompt.ids, most_tokens(prompt), beams_, ends)) {
     Continuation& one = all.emplace_back();
     bool stopped = false;
     one.text = text_of(prompt, ids_of(beam.tokens), &stopped);

@@ -34,6 +34,10 @@ class Continuer {
   // All texts satisfy `constraint` from now on. Throws Error(kUsage) as constraint_grammar().
   void set_constraint(const ConstraintText& constraint);
 
+  // Texts end where they have `tokens` with their prompt from now on. Throws Error(kUsage) for a
+  // prompt of `prompts` that has as many.
+  void set_longest(std::int64_t tokens, std::span<const Prompt> prompts);
+
   // From now on `interrupted` is asked after each token, and all texts end where it returns true;
   // beams do not ask it.
   void set_interruption(std::function<bool()> interrupted) {
@@ -44,9 +48,9 @@ class Continuer {
   std::string text_of(const Prompt& prompt) const;
 
   // For each prompt `samples` continuations, which differ in their draws (DecodingRequest::draw),
-  // or all beams, the best first. `show` gets the first text of the first prompt part by part, as
-  // soon as it is certain; with beams the best one's when all is done. Prompts are continued at the
-  // same time; with beams one after another.
+  // or as many beams, the best first. `show` gets the first text of the first prompt part by part,
+  // as soon as it is certain; with beams the best one's when all is done. Prompts are continued at
+  // the same time; with beams one after another.
   std::vector<std::vector<Continuation>> run(std::span<const Prompt> prompts,
                                              const std::function<void(const std::string&)>& show,
                                              std::int64_t samples = 1) const;
@@ -58,6 +62,8 @@ class Continuer {
 
  private:
   bool is_stop(std::int32_t id) const;
+  // Tokens that may follow this prompt.
+  std::int64_t most_tokens(const Prompt& prompt) const;
   // The ids that the text follows: none of a model whose encoder reads the prompt.
   std::span<const std::int32_t> before(std::span<const std::int32_t> prompt) const;
   std::vector<std::vector<Continuation>> sampled(
@@ -76,6 +82,7 @@ class Continuer {
   std::shared_ptr<const ByteGrammar> grammar_;  // null: every text
   std::shared_ptr<const TokenTree> tokens_;     // for it
   std::function<bool()> interrupted_;           // or none
+  std::optional<std::int64_t> longest_;         // tokens of prompt and text
 };
 
 }  // namespace piton::cli

@@ -2,6 +2,7 @@
 #include "convert/convert.h"
 
 #include "api/engine.h"
+#include "base/error.h"
 #include "cli/commands/conversion.h"
 #include "cli/compatibility/converter_flags.h"
 #include "cli/launch.h"
@@ -38,6 +39,12 @@ int run_convert(Invocation& invocation) {
   ConverterFlags others;
   set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
+  if (others.writes_adapters()) {
+    const std::string& to = options.save_model_type;
+    if (!to.empty() && to != "hf" && to != "peft")
+      throw Error(Fault::kUsage, "--save-lora-to-hf: got --to {}, wanted hf or peft", to);
+    options.save_model_type = "peft";
+  }
   others.check(writes_rank_files(options));
   others.report(invocation.log);
   if (is_launched()) {
@@ -53,7 +60,7 @@ int run_convert(Invocation& invocation) {
   invocation.warn_of_root(general);
   for (const std::string& note : report->notes) invocation.log.warning(note);
   const std::string text =
-      show.json ? json_of(*report).dump() + "\n" : lines_of(*report, options.save);
+      show.json ? json_of(*report).dump() + "\n" : lines_of(*report, report->save);
   std::fputs(text.c_str(), stdout);
   return 0;
 }

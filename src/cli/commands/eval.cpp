@@ -151,10 +151,17 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
                   task.name);
     if (options.max_new_tokens && task.kind == TaskKind::kGeneration)
       task.max_new_tokens = *options.max_new_tokens;
-    if (task.kind == TaskKind::kGeneration) task.reasoning_end = options.reasoning_end;
+    if (task.kind == TaskKind::kGeneration) {
+      task.reasoning_end = options.reasoning_end;
+      task.stop.insert(task.stop.end(), options.stop.begin(), options.stop.end());
+    }
     if (task.program != nullptr) task.pass_at = pass_at(options);
     if (!options.prompts.prompt_type.empty() && !task.asks_in_chat)
       throw Error(Fault::kUsage, "--prompt-type: works only with mmlu; evaluate {} without it",
+                  task.name);
+    if (options.chat.apply_chat_template && (task.has_needles || task.kind == TaskKind::kLastToken))
+      throw Error(Fault::kUsage,
+                  "--apply-chat-template: {} is not asked as a question; evaluate it without",
                   task.name);
     all.push_back(load_task(task, data_options(options)));
   }
@@ -170,8 +177,6 @@ std::vector<TaskData> load_tasks(const EvalOptions& options) {
     throw Error(Fault::kUsage, "--overlapping-eval: works only with wikitext; leave it out");
   if (!options.reasoning_end.empty() && !has(TaskKind::kGeneration))
     throw Error(Fault::kUsage, "--think-end-token: no --task has generated answers; leave it out");
-  if (options.runs_code && std::none_of(all.begin(), all.end(), runs_programs))
-    throw Error(Fault::kUsage, "--allow-code-execution: no --task runs programs; leave it out");
   if (options.sampling.draws() && std::none_of(all.begin(), all.end(), runs_programs))
     throw Error(Fault::kUsage, "--num-samples: no --task runs programs; leave it out");
   return all;
@@ -238,9 +243,11 @@ ChatTemplate template_of(const Model& model, const EvalOptions& options) {
 std::vector<std::string> make_chats(std::vector<TaskData>& tasks, const Model& model,
                                     const EvalOptions& options) {
   const ChatTemplate chat_template = template_of(model, options);
-  for (TaskData& data : tasks)
-    make_chat_prompts(data, chat_template,
-                      {.multiturn = options.chat.multiturn.value_or(data.task.shot_texts.empty())});
+  for (TaskData& data : tasks) {
+    const bool has_turns = data.task.protocol == Protocol::kLmEval || data.task.asks_in_chat;
+    const bool usual = has_turns && data.task.shot_texts.empty();
+    make_chat_prompts(data, chat_template, {.multiturn = options.chat.multiturn.value_or(usual)});
+  }
   std::vector<std::string> ends;
   for (const std::int32_t id : turn_ends(chat_template, model.require_tokenizer()))
     ends.push_back(model.require_tokenizer().piece(id));
@@ -296,7 +303,10 @@ void choose_protocol(EvalOptions& options, const OptionSet& set) {
 }
 
 // Command lines of MindSpeed-LLM have these flags, and greedy answers.
-void report_unused_sampling(const EvalOptions& options, const OptionSet& set, Log& log) {
+void report_unused_flags(const EvalOptions& options, const OptionSet& set,
+                         const std::vector<TaskData>& tasks, Log& log) {
+  if (options.runs_code && std::none_of(tasks.begin(), tasks.end(), runs_programs))
+    log.info("--allow-code-execution: no meaning here: no --task runs programs");
   if (options.sampling.draws()) return;
   for (const std::string& name :
        std::vector<std::string>{"temperature", "top-k", "top-p", "seed"}) {
@@ -328,18 +338,20 @@ int run_eval(Invocation& invocation) {
   InferenceFlags others(InferenceCommand::kEval, set);
   refuse_more_arguments(invocation.parse(set, general));
   choose_protocol(options, set);
-  report_unused_sampling(options, set, invocation.log_of_all());
   std::vector<TaskData> tasks;
   std::optional<PythonSandbox> sandbox;
   invocation.together([&] {
     check_options(options);
     tasks = load_tasks(options);
     check_needle_options(set, tasks);
-    if (options.runs_code && invocation.leads) sandbox.emplace();
+    const bool runs_any = std::any_of(tasks.begin(), tasks.end(), runs_programs);
+    if (runs_any && invocation.leads) sandbox.emplace();
   });
+  report_unused_flags(options, set, tasks, invocation.log_of_all());
   Engine engine(engine_options(general), invocation.log);
   Replicas replicas(engine.world(), layout);
   const Machine machine = replicas.machine_of_model(engine.machine());
+  invocation.together([&] { layout.check(machine.world.size()); });
   const auto model =
       Model::load(machine, options.model.load, tokenizer, layout, options.model.lora_load);
   others.check(model->config(), options.model.load, invocation.log_of_all());
@@ -363,6 +375,8 @@ int run_eval(Invocation& invocation) {
   for (TaskData& data : tasks) {
     if (data.task.has_needles)
       make_needle_samples(data, evaluated.tokenizer(), evaluated.longest_sequence());
+    if (const std::string& text = options.prompts.instruction_template; !text.empty())
+      put_prompts_into(text, data);
     rules.push_back(rules_for(options, data.task, leads));
     rules.back().shares = replicas.shares();
     check_room(evaluated, data.task, rules.back().requests.max_new_tokens);

@@ -95,9 +95,15 @@ void check_options(const EvalOptions& options) {
                   "below 1",
                   *options.limit);
   }
-  if (options.chat.apply_chat_template && options.protocol != Protocol::kLmEval)
-    throw Error(Fault::kUsage,
-                "--apply-chat-template: works only with --protocol lm-eval; leave it out");
+  if (options.chat.apply_chat_template) {
+    const bool is_typed = !options.prompts.prompt_type.empty();
+    if (is_typed || !options.prompts.instruction_template.empty())
+      throw Error(Fault::kUsage, "--apply-chat-template: got --{} too; wanted one of them",
+                  is_typed ? "prompt-type" : "instruction-template");
+    if (options.chat.multiturn.has_value() && options.protocol != Protocol::kLmEval)
+      throw Error(Fault::kUsage,
+                  "--fewshot-as-multiturn: works only with --protocol lm-eval; leave it out");
+  }
   static_cast<void>(options.chat.variables.json());  // before a model is read
   if (options.chat.apply_chat_template) return;
   const char* flag = nullptr;

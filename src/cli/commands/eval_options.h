@@ -20,6 +20,7 @@ struct MindSpeedPrompts {
   bool alternative_prompt = false;
   std::string prompt_type;
   std::string language = "en";
+  std::string instruction_template;
   std::int64_t seed = 1234;
 
   bool any() const { return alternative_prompt || !prompt_type.empty(); }
@@ -41,6 +42,10 @@ struct MindSpeedPrompts {
              "with --prompt-type: the words around the questions",
              {.choices = {"en", "zh"}}},
       language);
+    v(Option{"instruction-template",
+             "text that every prompt is put into, in the place of {instruction}",
+             {.placeholder = "TEXT"}},
+      instruction_template);
     v(Option{"seed",
              "with --prompt-type: draws the examples; with --num-samples: the answers",
              {.placeholder = "N"}},
@@ -58,8 +63,8 @@ struct AskedByTemplate {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"apply-chat-template",
-             "lm-eval: ask by the chat template of the model; the description of a task is the "
-             "system message"},
+             "ask by the chat template of the model; lm-eval: the description of a task is the "
+             "system message; mindspeed: a prompt is one question"},
       apply_chat_template);
     v(Option{"chat-template",
              "for --apply-chat-template: file of a chat template in Jinja, the name of one of the "
@@ -85,6 +90,7 @@ struct EvalOptions {
   std::optional<double> limit;
   std::string few_shot_path;
   std::optional<std::int64_t> max_new_tokens;
+  std::vector<std::string> stop;
   std::string reasoning_end;
   bool strict_lambada = false;
   MindSpeedPrompts prompts;
@@ -132,17 +138,7 @@ struct EvalOptions {
              "data)",
              {.placeholder = "PATH"}},
       few_shot_path);
-    v(Option{"max-new-tokens",
-             "largest number of tokens of a generated answer (default: as the task)",
-             {.placeholder = "N"}},
-      max_new_tokens);
-    v(
-        Option{
-            "think-end-token",
-            "lm-eval: word that ends the reasoning of a model, such as </think>: generated answers "
-            "are what comes after it",
-            {.placeholder = "TEXT"}},
-        reasoning_end);
+    visit_ends(v);
     v(Option{"strict-lambada", "mindspeed: the whole last word of LAMBADA, not its last token"},
       strict_lambada);
     prompts.visit(v);
@@ -177,6 +173,27 @@ struct EvalOptions {
       pass_at);
     special_tokens.visit(v);
     v(Option{"json", "print the JSON of results.json instead of the table"}, json);
+  }
+
+ private:
+  // Where a generated answer ends.
+  template <typename Visitor>
+  void visit_ends(Visitor&& v) {
+    v(Option{"max-new-tokens",
+             "largest number of tokens of a generated answer (default: as the task)",
+             {.aliases = {"max-new-token"}, .placeholder = "N"}},
+      max_new_tokens);
+    v(Option{"stop",
+             "words that end a generated answer, in addition to those of the task",
+             {.placeholder = "WORD"}},
+      stop);
+    v(
+        Option{
+            "think-end-token",
+            "lm-eval: word that ends the reasoning of a model, such as </think>: generated answers "
+            "are what comes after it",
+            {.placeholder = "TEXT"}},
+        reasoning_end);
   }
 };
 

@@ -26,6 +26,7 @@ struct GenerateOptions {
   ModelToLoad model;
   AdapterChoices adapters;
   std::vector<std::string> stop;
+  std::optional<std::int64_t> max_length;
   std::int64_t num_samples = 1;
   bool stream = false;
   bool echo = false;
@@ -37,8 +38,14 @@ struct GenerateOptions {
     adapters.visit(v, "objects of --prompts choose by these names in their field model");
     v(Option{"stop", "words that end the text; they are not printed", {.placeholder = "WORD"}},
       stop);
+    v(Option{"max-length",
+             "largest number of tokens of a prompt and its text together; with --max-new-tokens "
+             "that counts",
+             {.placeholder = "N"}},
+      max_length);
     v(Option{"num-samples",
-             "number of texts that are sampled for each prompt",
+             "number of texts that are sampled for each prompt; with --num-beams of the best beams "
+             "that are given",
              {.aliases = {"num-return-sequences"}}},
       num_samples);
     v(Option{"stream", "print each piece of text as soon as it is generated"}, stream);
@@ -106,13 +113,16 @@ void check_beams(const OptionSet& set, const GivenOptions& given) {
   for (const char* name :
        {"temperature", "dynatemp-range", "top-k", "top-p", "min-p", "typical-p", "top-n-sigma",
         "xtc-probability", "mirostat", "dry-multiplier", "repetition-penalty", "presence-penalty",
-        "frequency-penalty", "no-repeat-ngram-size", "logit-bias", "seed", "num-samples"}) {
+        "frequency-penalty", "no-repeat-ngram-size", "logit-bias", "seed"}) {
     if (!set.given(name)) continue;
     throw Error(Fault::kUsage,
                 "--num-beams: follows the likeliest tokens and draws none; leave "
                 "--{} out",
                 name);
   }
+  if (beams.num_beams > 1 && options.num_samples > beams.num_beams)
+    throw Error(Fault::kUsage, "--num-samples: got {}, wanted at most the {} of --num-beams",
+                options.num_samples, beams.num_beams);
   if (options.stream || sampling.log_probabilities.value_or(0) > 0) {
     throw Error(Fault::kUsage, "--num-beams: cannot be combined with {}; leave one of them out",
                 options.stream ? "--stream" : "--logprobs above 0");
@@ -133,7 +143,8 @@ void check_together(const OptionSet& set, const GivenOptions& given) {
                 many);
   }
   check_range("--num-samples", options.num_samples, 1, kMostPromptsAtOnce);
-  if (options.num_samples > 1 && (options.stream || sampling.greedy)) {
+  if (options.max_length) check_range("--max-length", *options.max_length, 1, kLargestSize);
+  if (options.num_samples > 1 && beams.num_beams == 1 && (options.stream || sampling.greedy)) {
     throw Error(Fault::kUsage, "--num-samples: {}; leave one of them out",
                 options.stream ? "--stream prints one text"
                                : "all texts would be the most likely one under --greedy");
@@ -175,6 +186,24 @@ std::string ids_line(std::span<const std::int32_t> prompt, const Continuation& o
   return fmt::format("{}\n", fmt::join(ids, " "));
 }
 
+void suggest_score(const std::string& load, Log& log) {
+  log.info(fmt::format("next: piton score --load {} FILE, the loss on a text of yours",
+                       shell_word(load)));
+}
+
+// --max-length, unless there is --max-new-tokens.
+void set_longest(const OptionSet& set, std::int64_t tokens, std::span<const Prompt> prompts,
+                 SamplingOptions& sampling, Continuer& continuer) {
+  if (set.given("max-new-tokens")) return;
+  sampling.max_new_tokens = tokens;
+  continuer.set_longest(tokens, prompts);
+}
+
+// The first of them, which are printed as text.
+std::span<const Continuation> printed(const std::vector<Continuation>& all, std::int64_t most) {
+  return std::span(all).first(std::min(all.size(), static_cast<std::size_t>(most)));
+}
+
 }  // namespace
 
 int run_generate(Invocation& invocation) {
@@ -205,6 +234,7 @@ int run_generate(Invocation& invocation) {
     adapters = options.adapters.files(options.model, options.model.name());
   });
   Engine engine(engine_options(general), invocation.log);
+  invocation.together([&] { layout.check(engine.world().size()); });
   layout.drafts_later = speculation.draft_mtp > 0;
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer, layout, adapters);
   Log& log = invocation.log_of_all();
@@ -218,6 +248,7 @@ int run_generate(Invocation& invocation) {
     prompts = read_prompts(prompt_options, has_text, *model, options.model.name(), log);
     made.emplace(*model, sampling, beams, options.stop, options.echo);
     made->set_constraint(constraint.text());
+    if (options.max_length) set_longest(set, *options.max_length, prompts, sampling, *made);
   });
 
   const bool has_words = model->tokenizer() != nullptr;
@@ -230,18 +261,18 @@ int run_generate(Invocation& invocation) {
   };
   if (streams && (talks || options.echo)) show(made->text_of(prompts.front()));
   const auto at_once = static_cast<std::size_t>(prompt_options.prompts_at_once);
+  const std::int64_t texts = set.given("num-samples") ? options.num_samples : beams.num_beams;
   for (std::size_t begin = 0; begin < prompts.size(); begin += at_once) {
     const auto some = std::span(prompts).subspan(begin, std::min(at_once, prompts.size() - begin));
     const auto shown = [&](const std::string& text) {
       if (streams) show(text);
     };
-    const auto found = made->run(some, shown, options.num_samples);
+    const auto found = made->run(some, shown, texts);
     for (std::size_t i = 0; i < some.size(); ++i) {
       if (as_json) show(made->json_line(some[i], found[i]));
       const std::string prompt = options.echo ? made->text_of(some[i]) : "";
-      // Of beams the best one.
-      const auto printed = static_cast<std::size_t>(as_json ? 0 : options.num_samples);
-      for (const Continuation& one : std::span(found[i]).first(printed)) {
+      // Of beams the best one, unless more are asked for.
+      for (const Continuation& one : printed(found[i], as_json ? 0 : options.num_samples)) {
         show(has_words ? (streams ? "" : prompt + one.text) + "\n"
                        : ids_line(options.echo ? some[i].ids : std::vector<std::int32_t>(), one));
         if (sampling.log_probabilities) show(made->token_lines(one));
@@ -251,10 +282,7 @@ int run_generate(Invocation& invocation) {
     }
   }
   report_drafts(model->counts(), log);
-  if (talks && !model->config().encoder_decoder) {
-    log.info(fmt::format("next: piton score --load {} FILE, the loss on a text of yours",
-                         shell_word(options.model.load)));
-  }
+  if (talks && !model->config().encoder_decoder) suggest_score(options.model.load, log);
   return 0;
 }
 

@@ -9,7 +9,10 @@ ChatTemplate model_chat_template(const Model& model, const std::string& wanted,
                                  const std::string& load) {
   const ChatTemplateFiles& files = model.chat_templates();
   if (wanted.empty() && files.templates.empty()) {
-    throw Error(Fault::kUsage, "--load: {} has no chat template; give --chat-template FILE", load);
+    throw Error(Fault::kUsage,
+                "--load: {} has no chat template; give --chat-template FILE or NAME (ascendspeed "
+                "for data of GeneralInstructionHandler)",
+                load);
   }
   return chosen_chat_template(files, wanted, /*with_tools=*/false, model.require_tokenizer());
 }

@@ -181,6 +181,7 @@ int run_score(Invocation& invocation) {
   for (const std::string& file : {options.logits, options.gradients})
     if (!file.empty() && invocation.leads) check_creatable(file);
   Engine engine(engine_options(general), invocation.log);
+  invocation.together([&] { layout.check(engine.world().size()); });
   const auto model =
       Model::load(engine.machine(), options.model.load, tokenizer, layout, options.model.lora_load);
   if (from_pipe || (!files.empty() && files[0] == "-")) share_standard_input(engine.world());

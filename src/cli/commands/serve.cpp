@@ -15,6 +15,7 @@
 #include "cli/chat_variables.h"
 #include "cli/command.h"
 #include "cli/commands/adapter_choices.h"
+#include "cli/compatibility/inference_flags.h"
 #include "cli/launch.h"
 #include "cli/terminal/print.h"
 #include "cli/terminal/stop_signals.h"
@@ -188,6 +189,7 @@ int run_serve(Invocation& invocation) {
   set.add("Speculative decoding", speculation);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
+  InferenceFlags others(InferenceCommand::kServe, set);
   refuse_more_arguments(invocation.parse(set, general));
   options.check();
   const AdapterFiles adapters = options.adapters.files(options.model, options.name());
@@ -201,9 +203,11 @@ int run_serve(Invocation& invocation) {
   });
   StopSignals signals(invocation.log);
   Engine engine(engine_options(general), invocation.log);
+  invocation.together([&] { layout.check(engine.world().size()); });
   const auto ranks = make_group_of_all(engine.world(), "serve");
   layout.drafts_later = speculation.draft_mtp > 0;
   const auto model = Model::load(engine.machine(), options.model.load, tokenizer, layout, adapters);
+  others.check(model->config(), options.model.load, invocation.log_of_all());
   const Speculation drafts(engine.machine(), speculation, *model, layout);
   PreparedModel served(*model, options.names(), options.max_concurrent_requests);
   DecodingLoop loop(

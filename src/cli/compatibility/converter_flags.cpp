@@ -26,6 +26,7 @@ struct ConverterFlag {
 constexpr std::string_view kFromFiles = "read from the files";
 constexpr std::string_view kFromLoad = "the tokenizer is that of --load";
 constexpr std::string_view kGroupedExperts = "moe-grouped-gemm";
+constexpr std::string_view kAdaptersAlone = "save-lora-to-hf";
 constexpr std::string_view kFromAdapters = "the files of --lora-load say it";
 
 constexpr ConverterFlag kFlags[] = {
@@ -33,6 +34,11 @@ constexpr ConverterFlag kFlags[] = {
     {"num-kv-heads", 1, Fate::kMeans, "num-query-groups"},
     {"orig-vocab-size", 1, Fate::kMeans, "vocab-size"},
     {"bias", 0, Fate::kMeans, "add-dense-bias"},
+    {"source-tensor-parallel-size", 1, Fate::kMeans, "src-tensor-model-parallel-size"},
+    {"source-pipeline-parallel-size", 1, Fate::kMeans, "src-pipeline-model-parallel-size"},
+    {"source-expert-parallel-size", 1, Fate::kMeans, "src-expert-model-parallel-size"},
+    {"num-nextn-predict-layers", 1, Fate::kMeans, "mtp-num-layers"},
+    {kAdaptersAlone, 0, Fate::kIgnored, ""},
     {"model-type", 1, Fate::kOnly, "there are decoders alone", "GPT"},
     {"model-type-hf", 1, Fate::kIgnored, kFromFiles},
     {"tokenizer-model", 1, Fate::kIgnored, kFromLoad},
@@ -54,10 +60,8 @@ constexpr ConverterFlag kFlags[] = {
     {"pse", 0, Fate::kIgnored, kFromFiles},
     {"use-wpack-rotray", 0, Fate::kIgnored, kFromFiles},
     {"load-weight-map", 0, Fate::kIgnored, kFromFiles},
-    {"load-checkpoint-loosely", 0, Fate::kRefused,
-     "a checkpoint that lacks tensors or has others is refused by name; leave it out"},
-    {"lora-r", 1, Fate::kIgnored, kFromAdapters},
-    {"lora-alpha", 1, Fate::kIgnored, kFromAdapters},
+    {"load-checkpoint-loosely", 0, Fate::kIgnored,
+     "a checkpoint that lacks tensors or has others is an error that names them"},
     {"lora-target-modules", kAnyWords, Fate::kIgnored, kFromAdapters},
 };
 
@@ -97,6 +101,8 @@ std::vector<std::string> ConverterFlags::take(const std::string& name,
       throw Error(Fault::kUsage, "--{}: {}", name, flag->note);
     case Fate::kIgnored:
       if (flag->name == kGroupedExperts) has_grouped_experts_ = true;
+      if (flag->name == kAdaptersAlone) writes_adapters_ = true;
+      if (flag->note.empty()) return {};
       notes_.push_back(fmt::format("--{}: no meaning here: {}", name, flag->note));
       return {};
   }

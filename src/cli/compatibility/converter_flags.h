@@ -24,10 +24,13 @@ class ConverterFlags final : public ForeignOptions {
   // Throws Error(kUsage) for a flag without which the result would be another one.
   // `rank_files`: the command writes files of Megatron's ranks.
   void check(bool rank_files) const;
+  // --save-lora-to-hf: the adapters are written alone, which is --to peft, with --to hf too.
+  bool writes_adapters() const { return writes_adapters_; }
 
  private:
   std::vector<std::string> notes_;
   bool has_grouped_experts_ = false;
+  bool writes_adapters_ = false;
 };
 
 }  // namespace piton::cli

@@ -7,6 +7,9 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/files/files.h"
+#include "base/json.h"
+#include "base/nesting.h"
 #include "base/options/other_names.h"
 #include "cli/compatibility/megatron_flags.h"
 
@@ -20,13 +23,15 @@ enum class FlagEffect {
   kRefused,  // the note says what to do
   kTask,     // what inference.py does
   kEmpty,    // layers that do nothing
+  kShards,   // a file of DeepSpeed, which may say stage 3
 };
 
 constexpr int kEval = static_cast<int>(InferenceCommand::kEval);
 constexpr int kGenerate = static_cast<int>(InferenceCommand::kGenerate);
 constexpr int kChat = static_cast<int>(InferenceCommand::kChat);
+constexpr int kServe = static_cast<int>(InferenceCommand::kServe);
 constexpr int kTexts = kGenerate | kChat;
-constexpr int kAllCommands = kEval | kTexts;
+constexpr int kAllCommands = kEval | kTexts | kServe;
 
 struct InferenceFlag {
   std::string_view name;
@@ -44,6 +49,7 @@ constexpr std::string_view kAdapters = "read from the files of --lora-load";
 constexpr std::string_view kSoHere = "so it is here";
 constexpr std::string_view kKernels = "kernels are chosen by the machine";
 constexpr std::string_view kShards = "--zero-stage 3 shards the weights";
+constexpr std::string_view kInRequests = "requests say it";
 constexpr std::string_view kOfTraining = "of training, or read from the model's files";
 constexpr std::string_view kAsk = "piton chat asks by a chat template (--chat-template)";
 
@@ -63,7 +69,10 @@ constexpr InferenceFlag kInferenceFlags[] = {
     {"no-chat-template", 0, FlagEffect::kIgnored, "so it is without --apply-chat-template", kEval},
     {"origin-postprocess", 0, FlagEffect::kIgnored,
      "so it is here: no rule looks at the right answer", kEval},
+    {"hf-chat-template", 0, FlagEffect::kMeans, "apply-chat-template", kEval},
+    {"add-eos-token", kAnyWords, FlagEffect::kMeans, "stop", kEval},
     {"task", kAnyWords, FlagEffect::kTask, "", kTexts},
+    {"max-length", 1, FlagEffect::kIgnored, "--max-new-tokens bounds an answer", kChat},
     {"micro-batch-size", 1, FlagEffect::kIgnored, "--prompts-at-once sets it for --prompts",
      kGenerate},
     {"micro-batch-size", 1, FlagEffect::kIgnored, "a conversation is one text", kChat},
@@ -78,9 +87,23 @@ constexpr InferenceFlag kInferenceFlags[] = {
     {"hf-chat-template", 0, FlagEffect::kIgnored, kSoHere, kChat},
     {"inference-prompt-type", 1, FlagEffect::kMeans, "chat-template", kChat},
     {"prompt-type", 1, FlagEffect::kMeans, "chat-template", kChat},
+    {"max-batch-size", 1, FlagEffect::kMeans, "max-concurrent-requests", kServe},
+    {"out-seq-length", 1, FlagEffect::kMeans, "max-new-tokens", kServe},
+    {"hf-chat-template", 0, FlagEffect::kIgnored, kSoHere, kServe},
+    {"inference-prompt-type", 1, FlagEffect::kMeans, "chat-template", kServe},
+    {"prompt-type", 1, FlagEffect::kMeans, "chat-template", kServe},
+    {"temperature", 1, FlagEffect::kIgnored, kInRequests, kServe},
+    {"greedy", 0, FlagEffect::kIgnored, kInRequests, kServe},
+    {"top-p", 1, FlagEffect::kIgnored, kInRequests, kServe},
+    {"top-k", 1, FlagEffect::kIgnored, kInRequests, kServe},
+    {"seed", 1, FlagEffect::kIgnored, kInRequests, kServe},
+    {"micro-batch-size", 1, FlagEffect::kIgnored, "--max-concurrent-requests bounds a batch",
+     kServe},
+    {"max-tokens-to-oom", 1, FlagEffect::kIgnored, "--max-new-tokens bounds a text", kServe},
+    {"seq-length", 1, FlagEffect::kIgnored, "--max-new-tokens bounds a text", kServe},
     {"log-interval", 1, FlagEffect::kIgnored, "there are no iterations"},
     {"deepspeed", 0, FlagEffect::kIgnored, kShards},
-    {"deepspeed-config", 1, FlagEffect::kIgnored, kShards},
+    {"deepspeed-config", 1, FlagEffect::kShards, kShards},
     {"expert-model-parallel-size", 1, FlagEffect::kIgnored,
      "each rank has all experts of its layers, or its part of each (tensor ranks)"},
     {"context-parallel-size", 1, FlagEffect::kIgnored, "each rank has all tokens of a text"},
@@ -172,6 +195,18 @@ std::int64_t size_of(const std::string& flag, const std::string& text) {
   return value;
 }
 
+// zero_optimization.stage of a configuration of DeepSpeed; 0 where it says none.
+std::int64_t deepspeed_stage(const std::string& file) {
+  const std::string text = read_text_file(file, 1 << 24);
+  check_json_depth(text, file);
+  const auto json = read_json_or_discarded<nlohmann::json>(text);
+  if (!json.is_object()) throw Error(Fault::kData, "{}: got no JSON object", file);
+  const auto zero = json.find("zero_optimization");
+  if (zero == json.end() || !zero->is_object() || !zero->contains("stage")) return 0;
+  const nlohmann::json& stage = (*zero)["stage"];
+  return stage.is_number_integer() ? stage.get<std::int64_t>() : 0;
+}
+
 }  // namespace
 
 std::optional<int> InferenceFlags::words(std::string_view name) const {
@@ -191,15 +226,23 @@ void InferenceFlags::ignore(const std::string& name, std::string_view why) {
 std::vector<std::string> InferenceFlags::task(const std::vector<std::string>& values) const {
   const std::string asked = fmt::format("{}", fmt::join(values, " "));
   if (command_ == InferenceCommand::kChat) {
-    if (asked == "chat") return {};
+    if (asked == "chat" || asked == "3") return {};
     throw Error(Fault::kUsage, "--task: got \"{}\", wanted chat; piton generate continues texts",
                 asked);
   }
-  if (asked == "greedy") return {"--greedy"};
-  if (asked == "do_sample") return {};
+  // Numbers are AscendSpeed's.
+  if (asked == "greedy" || asked == "1") return {"--greedy"};
+  if (asked == "do_sample" || asked == "2") return {};
+  if (asked == "beam_search")
+    throw Error(Fault::kUsage, "--task: got beam_search; give --num-beams N in its place");
+  if (asked == "beam_search_with_sampling")
+    throw Error(Fault::kUsage,
+                "--task: got {}; beams here draw nothing: give --num-beams N, or --num-samples N, "
+                "in its place",
+                asked);
   throw Error(Fault::kUsage,
-              "--task: got \"{}\", wanted greedy or do_sample; --num-beams N follows several "
-              "texts, --logprobs N shows probabilities, and chat is piton chat",
+              "--task: got \"{}\", wanted greedy or 1, or do_sample or 2; --num-beams N follows "
+              "several texts, --logprobs N shows probabilities, and chat or 3 is piton chat",
               asked);
 }
 
@@ -230,6 +273,10 @@ std::vector<std::string> InferenceFlags::take(const std::string& name,
       return {};
     case FlagEffect::kTask:
       return task(values);
+    case FlagEffect::kShards:
+      if (deepspeed_stage(values.front()) == 3) return {"--zero-stage", "3"};
+      ignore(name, flag->note);
+      return {};
     case FlagEffect::kRefused:
       throw Error(Fault::kUsage, "--{}: {}; leave it out", name, flag->note);
     case FlagEffect::kIgnored:
@@ -247,8 +294,10 @@ void InferenceFlags::check(const ModelConfig& model, const std::string& load, Lo
       {"num-attention-heads", model.heads},
       {"num-query-groups", model.groups},
       {"num-experts", model.experts ? model.experts->experts : 0}};
+  // Where all layers have experts, scripts say the width of layers that there are none of.
+  const bool is_of_experts = model.experts && model.expert_layers() == model.layers;
   for (const auto& [flag, got] : sizes_) {
-    if (got == wanted.at(flag)) continue;
+    if (got == wanted.at(flag) || (is_of_experts && flag == "ffn-hidden-size")) continue;
     throw Error(Fault::kUsage, "--{}: got {}, but the model of {} has {}; leave the flag out", flag,
                 got, load, wanted.at(flag));
   }

@@ -1,5 +1,6 @@
-// Flags of AscendSpeed, MindSpeed-LLM and Megatron-LM (evaluation.py, inference.py, tasks/main.py)
-// that no option of `piton eval`, `generate` or `chat` is called, so that their command lines need
+// Flags of AscendSpeed, MindSpeed-LLM and Megatron-LM (evaluation.py, inference.py, tasks/main.py,
+// run_text_generation_server.py) that no option of `piton eval`, `generate`, `chat` or `serve` is
+// called, so that their command lines need
 // not be edited: sizes of the model, which are checked, other names, and what has no effect here.
 #pragma once
 
@@ -16,7 +17,7 @@
 
 namespace piton::cli {
 
-enum class InferenceCommand : std::uint8_t { kEval = 1, kGenerate = 2, kChat = 4 };
+enum class InferenceCommand : std::uint8_t { kEval = 1, kGenerate = 2, kChat = 4, kServe = 8 };
 
 class InferenceFlags final : public ForeignOptions {
  public:

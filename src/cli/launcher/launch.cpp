@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr int kMostLaunchedRanks = 4096;
 
 struct LaunchOptions {
+  std::optional<std::int64_t> ranks;
   int nnodes = 1;
   int node_rank = 0;
   std::string master_addr;
@@ -27,6 +29,10 @@ struct LaunchOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
+    v(Option{"nproc-per-node",
+             "number of ranks on this host, as torchrun has it: in place of N",
+             {.placeholder = "N"}},
+      ranks);
     v(Option{"nnodes", "hosts of the run, on each of which piton launch starts N ranks"}, nnodes);
     v(Option{"node-rank", "number of this host, from 0 on"}, node_rank);
     v(Option{"master-addr", "host of rank 0; needed with --nnodes", {.placeholder = "HOST"}},
@@ -38,6 +44,7 @@ struct LaunchOptions {
   }
 
   void check() const {
+    if (ranks) check_range("--nproc-per-node", *ranks, 1, kMostLaunchedRanks);
     check_range("--nnodes", nnodes, 1, kMostLaunchedRanks);
     check_range("--node-rank", node_rank, 0, nnodes - 1);
     check_range("--master-port", master_port, 0, kLastPort);
@@ -88,7 +95,6 @@ const Command& command_named(const std::string& name) {
 
 // A command of piton, or a program if it has a "/".
 std::vector<std::string> program_of(std::vector<std::string> words) {
-  words.erase(words.begin());
   if (!words.empty() && words[0] == "--") words.erase(words.begin());
   if (words.empty()) {
     throw Error(Fault::kUsage,
@@ -119,7 +125,12 @@ int run_launch(Invocation& invocation) {
   }
   options.check();
   RankPlan plan;
-  plan.ranks = ranks_in(others);
+  if (options.ranks) {
+    plan.ranks = static_cast<int>(*options.ranks);
+  } else {
+    plan.ranks = ranks_in(others);
+    others.erase(others.begin());
+  }
   plan.words = program_of(std::move(others));
   plan.first_rank = options.node_rank * plan.ranks;
   plan.world_size = options.nnodes * plan.ranks;

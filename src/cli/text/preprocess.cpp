@@ -203,6 +203,8 @@ int run_preprocess(Invocation& invocation) {
   }
   ChosenTokenizer chosen = chosen_tokenizer(tokenizer);
   const std::unique_ptr<Tokenizer> opened = open_tokenizer(chosen);
+  // --padded-vocab-size is of the model that will read these ids.
+  static_cast<void>(padded_vocabulary_size(opened->vocabulary_size(), tokenizer));
   options.chat_templates = std::move(chosen.chat_templates);
   const std::string special =
       special_tokens_line(options, set.given("add-special-tokens"), *opened);

@@ -37,12 +37,42 @@ struct ShownChat {
   std::string no_mask;  // why there is no mask; "" if there is one
 };
 
+bool is_set(const Json& value, const char* key, const std::string& where) {
+  if (!value.is_boolean())
+    throw Error(Fault::kData, "{}: \"{}\": got {}, wanted true or false", where, key,
+                value.type_name());
+  return value.get<bool>();
+}
+
+// A conversation may have two fields that are no variables: "add_generation_prompt", instead of the
+// option, and "chat_template_kwargs", an object of variables. Takes them out of `input`; returns
+// whether the prompt for the next answer is added.
+bool take_fields(const ChatDisplay& display, const std::string& where, ChatInput& input) {
+  bool adds = display.options.add_generation_prompt;
+  Json& variables = input.variables;
+  if (!variables.is_object()) return adds;
+  if (const auto found = variables.find("add_generation_prompt"); found != variables.end()) {
+    adds = is_set(*found, "add_generation_prompt", where);
+    variables.erase(found);
+  }
+  if (const auto found = variables.find("chat_template_kwargs"); found != variables.end()) {
+    const Json given = *found;
+    if (!given.is_object() && !given.is_null())
+      throw Error(Fault::kData, "{}: \"chat_template_kwargs\": got {}, wanted an object", where,
+                  given.type_name());
+    variables.erase(found);
+    for (const auto& [key, value] : given.items()) variables[key] = value;
+  }
+  return adds;
+}
+
 // Text and ids can be shown even if it cannot be found what the assistant wrote.
-ShownChat shown_chat(const ChatDisplay& display, const ChatInput& input) {
+ShownChat shown_chat(const ChatDisplay& display, const std::string& where, ChatInput input) {
+  const bool adds_prompt = take_fields(display, where, input);
   const ChatTemplate chat_template = template_of(display, !input.tools.is_null());
   ShownChat shown;
-  shown.chat = chat_template.render(input, display.options.add_generation_prompt);
-  if (!display.options.add_generation_prompt) {
+  shown.chat = chat_template.render(input, adds_prompt);
+  if (!adds_prompt) {
     try {
       shown.chat = chat_template.render_with_assistant(input);
     } catch (const Error& error) {
@@ -50,7 +80,7 @@ ShownChat shown_chat(const ChatDisplay& display, const ChatInput& input) {
     }
   } else if (!chat_template.has_generation_blocks()) {
     shown.no_mask =
-        "--add-generation-prompt works with a mask only if the template has generation "
+        "a prompt for the next answer works with a mask only if the template has generation "
         "blocks";
   }
   shown.tokens = encode_chat(display.tokenizer, shown.chat);
@@ -70,9 +100,9 @@ std::string json_line(const ChatDisplay& display, const ShownChat& shown) {
   object["ids"] = shown.tokens.ids;
   if (display.pieces) object["pieces"] = pieces_of(display, shown);
   if (shown.no_mask.empty()) {
-    object["assistant_mask"] = shown.tokens.assistant;
+    object["mask"] = shown.tokens.assistant;
   } else {
-    object["assistant_mask"] = nullptr;
+    object["mask"] = nullptr;
     object["why_no_mask"] = shown.no_mask;
   }
   return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -102,7 +132,8 @@ void print_chats(const ChatDisplay& display, const std::string& text) {
   std::size_t number = 0;
   for (const ChatInput& input : read_conversations(text, display.where)) {
     ++number;
-    const ShownChat shown = shown_chat(display, input);
+    const std::string where = fmt::format("{}: conversation {}", display.where, number);
+    const ShownChat shown = shown_chat(display, where, input);
     const std::string out =
         display.json ? json_line(display, shown) : shown_text(display, shown, number);
     std::fwrite(out.data(), 1, out.size(), stdout);

@@ -9,6 +9,7 @@
 #include "base/listed.h"
 #include "data/instruct/prompt_chat_template.h"
 #include "data/instruct/prompt_template.h"
+#include "data/instruct/seed_prompt.h"
 
 namespace piton {
 
@@ -19,6 +20,9 @@ ChatTemplate chosen_chat_template(const ChatTemplateFiles& files, const std::str
     return choose_chat_template(files, wanted, with_tools);
   if (std::filesystem::is_regular_file(wanted))
     return ChatTemplate(read_text_file(wanted), files.special_tokens, wanted);
+  if (wanted == kSeedPromptName)
+    return ChatTemplate(seed_chat_template(tokenizer), files.special_tokens,
+                        "--chat-template " + wanted);
   const std::vector<PromptTemplate>& prompts = built_in_templates();
   const auto prompt = std::ranges::find_if(prompts, has_name);
   if (prompt == prompts.end()) {
@@ -27,6 +31,7 @@ ChatTemplate chosen_chat_template(const ChatTemplateFiles& files, const std::str
     for (const PromptTemplate& one : prompts) {
       if (std::ranges::count(names, one.name) == 0) names.push_back(one.name);
     }
+    names.emplace_back(kSeedPromptName);
     throw Error(Fault::kUsage, "--chat-template: got {}, wanted a file in Jinja, or one of {}",
                 wanted, listed(names, names.size()));
   }

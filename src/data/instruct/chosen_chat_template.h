@@ -9,10 +9,10 @@
 
 namespace piton {
 
-// `wanted`: a file in Jinja, the name of one of the model's templates, a name of --prompt-type, or
-// "" for the model's default, with tools that for tools. `tokenizer`: the model's. Throws
-// Error(kUsage) with the names that exist, and Error(kData) if the template is malformed, or as
-// choose_chat_template().
+// `wanted`: a file in Jinja, the name of one of the model's templates, a name of --prompt-type,
+// "ascendspeed" (seed_prompt.h), or "" for the model's default, with tools that for tools.
+// `tokenizer`: the model's. Throws Error(kUsage) with the names that exist, and Error(kData) if the
+// template is malformed, or as choose_chat_template().
 ChatTemplate chosen_chat_template(const ChatTemplateFiles& files, const std::string& wanted,
                                   bool with_tools, const Tokenizer& tokenizer);
 

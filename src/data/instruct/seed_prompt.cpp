@@ -15,6 +15,8 @@ constexpr std::string_view kSystem =
     "context. Write a response that appropriately completes the request. Please note that you need "
     "to think through your response logically and step by step.";
 
+constexpr std::string_view kQuestion = "### Instruction:", kAnswer = "### Response:";
+
 constexpr std::int32_t kBaichuanUser = 195, kBaichuanAssistant = 196;
 
 }  // namespace
@@ -46,11 +48,38 @@ SeedText seed_text(const Conversation& conversation, std::size_t count) {
   result.text = fmt::format("\n{}\n", kSystem);
   for (std::size_t i = 0; i < count; ++i) {
     const Message& message = conversation.messages[i];
-    result.text += message.role == MessageRole::kUser ? "### Instruction:\n" : "### Response:\n";
+    result.text += message.role == MessageRole::kUser ? kQuestion : kAnswer;
+    result.text += '\n';
     result.answer = result.text.size();
     result.text += message.content + "\n";
   }
   return result;
+}
+
+std::string seed_chat_template(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> around;
+  tokenizer.encode("\n", {.add_special_tokens = true}, around);
+  const bool has_bos =
+      tokenizer.special().bos && !around.empty() && around.front() == *tokenizer.special().bos;
+  const std::string bos = has_bos ? tokenizer.piece(*tokenizer.special().bos) : "";
+  return fmt::format(
+      "{{% if tools %}}{{{{ raise_exception('this template cannot write tools') }}}}{{% endif %}}"
+      "{{% if messages[0]['role'] == 'system' %}}"
+      "{{% set system = messages[0]['content'] %}}{{% set turns = messages[1:] %}}"
+      "{{% else %}}"
+      "{{% set system = '{}' %}}{{% set turns = messages %}}"
+      "{{% endif %}}"
+      "{{{{ '{}\\n' + system + '\\n' }}}}"
+      "{{% for message in turns %}}"
+      "{{% if message['role'] == 'user' %}}"
+      "{{{{ '{}\\n' + message['content'] + '\\n' }}}}"
+      "{{% elif message['role'] == 'assistant' and not message['tool_calls'] %}}"
+      "{{{{ '{}\\n' }}}}"
+      "{{% generation %}}{{{{ message['content'] + '\\n' }}}}{{% endgeneration %}}"
+      "{{% else %}}{{{{ raise_exception('this template has questions and answers alone') }}}}"
+      "{{% endif %}}{{% endfor %}}"
+      "{{% if add_generation_prompt %}}{{{{ '{}\\n' }}}}{{% endif %}}",
+      kSystem, bos, kQuestion, kAnswer, kAnswer);
 }
 
 TaughtText SeedPrompt::sample(std::string text, std::size_t answer) const {
@@ -79,6 +108,14 @@ std::vector<TaughtText> SeedPrompt::encode(const Conversation& conversation) con
     samples.push_back(sample(std::move(prompt.text), prompt.answer));
   }
   return samples;
+}
+
+PromptTemplate baichuan_template(const Tokenizer& tokenizer) {
+  PromptTemplate prompt = prompt_template("baichuan2", "");
+  prompt.user =
+      parse_slots(fmt::format("{{{{token {}}}}}{{{{content}}}}{{{{token {}}}}}",
+                              tokenizer.piece(kBaichuanUser), tokenizer.piece(kBaichuanAssistant)));
+  return prompt;
 }
 
 BaichuanPrompt::BaichuanPrompt(const Tokenizer& tokenizer, SeedPromptRules rules)

@@ -8,9 +8,11 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/instruct/conversation_encoder.h"
+#include "data/instruct/prompt_template.h"
 #include "text/tokenizer.h"
 
 namespace piton {
@@ -41,6 +43,12 @@ struct SeedText {
 };
 SeedText seed_text(const Conversation& conversation, std::size_t count);
 
+// The same as a chat template in Jinja, so that what was learned can be asked; --chat-template
+// ascendspeed. A message of the system takes the place of the fixed sentence. `tokenizer`: for the
+// token that it puts before a text.
+inline constexpr std::string_view kSeedPromptName = "ascendspeed";
+std::string seed_chat_template(const Tokenizer& tokenizer);
+
 // Baichuan's ids: 195 before a question, 196 before an answer. All answers are learned. The label
 // of each 195 is the end-of-text token, which also ends the sample.
 class BaichuanPrompt final : public ConversationEncoder {
@@ -53,6 +61,9 @@ class BaichuanPrompt final : public ConversationEncoder {
   const Tokenizer* tokenizer_;
   SeedPromptRules rules_;
 };
+
+// The same as a named template, for a chat template. `tokenizer` has these ids.
+PromptTemplate baichuan_template(const Tokenizer& tokenizer);
 
 // Number of ids, from the first on, that have a byte of `text` before byte `at`; tokens around the
 // text count as before it. Nothing if ids do not decode to `text`, as for tokenizers that

@@ -130,12 +130,15 @@ void set_prompt(const PreprocessOptions& options, const Tokenizer& tokenizer, In
                              .append_eod = options.append_eod,
                              .lengths = lengths};
   if (plan.handler->prompt == PromptRule::kBaichuan) {
-    plan.prompt = std::make_shared<BaichuanPrompt>(tokenizer, seed);
+    plan.prompt = std::make_shared<BaichuanPrompt>(tokenizer, seed);  // checks the tokenizer
+    plan.chat_template =
+        chat_template_of(baichuan_template(tokenizer), tokenizer, instruct.thinking);
     plan.prompt_name = "Baichuan's";
   } else if (plan.handler->prompt == PromptRule::kPlain) {
     plan.prompt = std::make_shared<LabelPrompt>(tokenizer);
     plan.prompt_name = "no";
   } else if (!named) {
+    plan.chat_template = seed_chat_template(tokenizer);
     plan.prompt = std::make_shared<SeedPrompt>(tokenizer, seed);
     plan.prompt_name = "AscendSpeed's";
   } else if (instruct.prompt_type.empty()) {

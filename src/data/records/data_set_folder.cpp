@@ -345,6 +345,17 @@ bool matches_pattern(std::string_view pattern, std::string_view path) {
                      [&](const std::string& one) { return matches_one(one, path); });
 }
 
+bool has_configuration(const fs::path& folder, const std::string& name) {
+  const fs::path readme = folder / "README.md";
+  std::error_code ignored;
+  if (!fs::is_regular_file(readme, ignored)) return false;
+  const auto value =
+      front_matter_value(read_text_file(readme.string(), 16 << 20), "configs", readme.string());
+  if (!value) return false;
+  const std::vector<std::string> names = Configs(*value, readme.string()).names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 ChosenFiles choose_files(const fs::path& folder, std::vector<std::string> files,
                          const DataSetChoice& choice) {
   std::sort(files.begin(), files.end());

@@ -36,6 +36,9 @@ struct ChosenFiles {
 ChosenFiles choose_files(const std::filesystem::path& folder, std::vector<std::string> files,
                          const DataSetChoice& choice);
 
+// Whether the README.md in `folder` names this configuration. Throws Error(kData) as above.
+bool has_configuration(const std::filesystem::path& folder, const std::string& name);
+
 // Whether a pattern of such a README.md names `path`: * and ? within a folder, ** across folders,
 // [a-c], {a,b}.
 bool matches_pattern(std::string_view pattern, std::string_view path);

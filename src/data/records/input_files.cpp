@@ -206,6 +206,28 @@ InputFormat detect_format(const std::string& path, std::string_view head) {
               path);
 }
 
+namespace {
+
+// The configuration `name` of a data set in `folder`, by its README.md, or the folder of this name
+// there or in data. No files if there is neither.
+HfInputs configured_inputs(const fs::path& folder, const std::string& name) {
+  HfInputs named{.files = {folder.string()}};
+  if (name.empty()) return named;
+  if (has_configuration(folder, name)) {
+    named.data_set.config = name;
+    return named;
+  }
+  for (const fs::path& below : {folder / name, folder / "data" / name}) {
+    if (!fs::is_directory(below)) continue;
+    named.files = {below.string()};
+    return named;
+  }
+  named.files.clear();
+  return named;
+}
+
+}  // namespace
+
 HfInputs inputs_of_hf_params(const std::string& file) {
   const std::string text = read_text_file(file, 1 << 24);
   check_json_depth(text, file);
@@ -231,7 +253,7 @@ HfInputs inputs_of_hf_params(const std::string& file) {
   };
   if (!params.is_object()) throw refuse("not an object");
   std::vector<std::string> inputs;
-  std::string path, subfolder;
+  std::string path, subfolder, configuration, split;
   const fs::path base = fs::path(file).parent_path();
   const auto add = [&](const nlohmann::json& value) {
     if (!value.is_string()) throw refuse("\"data_files\" holds something that is not text");
@@ -241,11 +263,13 @@ HfInputs inputs_of_hf_params(const std::string& file) {
     if (key == "path" && value.is_string()) {
       path = value;
     } else if (key == "name" && (value.is_string() || value.is_null())) {
-      if (value.is_string()) subfolder = value;
+      if (value.is_string()) configuration = value;
     } else if (key == "data_dir" && value.is_string()) {
       subfolder = value;
-    } else if (key == "split") {
-      if (value != "train") throw refuse("\"split\" is not \"train\"");
+    } else if (key == "split" && value.is_string()) {
+      split = value;
+      if (split.find_first_of("[+") != split.npos)
+        throw refuse("\"split\" is a part of a split, or several; wanted the name of one");
     } else if (key == "data_files") {
       const nlohmann::json& files =
           value.is_object() && value.contains("train") ? value["train"] : value;
@@ -258,17 +282,29 @@ HfInputs inputs_of_hf_params(const std::string& file) {
       throw refuse(fmt::format("\"{}\" is not understood", key));
     }
   }
+  // A data set is "train" where there is one split alone, whatever it is called.
+  if (split == "train") split.clear();
   if (inputs.empty()) {
     const fs::path folder = subfolder.empty() ? fs::path(path) : fs::path(path) / subfolder;
     if (path.empty() || !fs::exists(folder))
       throw refuse(fmt::format("\"{}\" is not here", folder.string()));
-    inputs.push_back(folder.string());
-  } else if (fs::is_directory(path)) {
+    HfInputs named = configured_inputs(folder, configuration);
+    if (named.files.empty())
+      throw refuse(
+          fmt::format("\"name\": {}/README.md has no configuration \"{}\", and there is "
+                      "no folder of this name there or in data",
+                      folder.string(), configuration));
+    named.path = path;
+    named.data_set.split = split;
+    return named;
+  }
+  if (!split.empty()) throw refuse("\"split\" is not \"train\", with \"data_files\"");
+  if (fs::is_directory(path)) {
     for (std::string& input : inputs) input = (fs::path(path) / input).string();
   } else if (!path.empty() && !input_format(path)) {
     throw refuse(fmt::format("\"path\": \"{}\" is neither a folder nor a kind of file", path));
   }
-  return {path, inputs};
+  return {path, inputs, {}};
 }
 
 }  // namespace piton

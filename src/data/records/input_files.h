@@ -54,11 +54,13 @@ InputFormat detect_format(const std::string& path, std::string_view head);
 struct HfInputs {
   std::string path;                // as written there
   std::vector<std::string> files;  // files and folders
+  DataSetChoice data_set;          // of such a folder
 };
 // Reads a JSON file with arguments of `datasets.load_dataset` that name local data: {"path":
-// "json", "data_files": [...]}, {"path": FOLDER}. "name" is a subfolder, "split" must be "train" or
-// absent, "streaming" is always on. Throws Error(kUsage) with line and column for text that is not
-// JSON, and for keys that do not apply to local files.
+// "json", "data_files": [...]}, {"path": FOLDER, "name": CONFIGURATION, "split": SPLIT}. "name" is
+// one of the folder's README.md, or a folder in it or in its folder data; "data_dir" is a
+// subfolder; "streaming" is always on. Throws Error(kUsage) with line and column for text that is
+// not JSON, and for keys that do not apply to local files.
 HfInputs inputs_of_hf_params(const std::string& file);
 
 }  // namespace piton

@@ -57,22 +57,36 @@ std::vector<std::string> names_in_files(const RecordOptions& options) {
 
 namespace {
 
-// The names that are given, of --input, --hf-datasets-params and --datasets.
-std::vector<std::string> inputs_of(const RecordOptions& options) {
-  std::vector<std::string> inputs = options.input;
+// What is given by --input, --hf-datasets-params and --datasets.
+struct GivenInputs {
+  std::vector<std::string> names;
+  DataSetChoice data_set;
+};
+
+GivenInputs inputs_of(const RecordOptions& options) {
+  GivenInputs given{options.input, options.data_set};
   if (!options.hf_datasets_params.empty()) {
     const HfInputs named = inputs_of_hf_params(options.hf_datasets_params);
     // Scripts name the data set twice.
-    if (!inputs.empty() && inputs != std::vector<std::string>{named.path}) {
+    if (!given.names.empty() && given.names != std::vector<std::string>{named.path}) {
       throw Error(Fault::kUsage,
                   "--input and --hf-datasets-params name different data: got \"{}\", and "
                   "\"path\": \"{}\" in {}; use one of them",
-                  inputs[0], named.path, options.hf_datasets_params);
+                  given.names[0], named.path, options.hf_datasets_params);
     }
-    inputs = named.files;
+    given.names = named.files;
+    const auto choose = [&](std::string& choice, const std::string& of_file, const char* flag) {
+      if (!choice.empty() && !of_file.empty() && choice != of_file) {
+        throw Error(Fault::kUsage, "--{}: got {}, and {} says {}; leave one of them out", flag,
+                    choice, options.hf_datasets_params, of_file);
+      }
+      if (choice.empty()) choice = of_file;
+    };
+    choose(given.data_set.config, named.data_set.config, "dataset-config");
+    choose(given.data_set.split, named.data_set.split, "dataset-split");
   }
-  inputs.insert(inputs.end(), options.datasets.begin(), options.datasets.end());
-  return inputs;
+  given.names.insert(given.names.end(), options.datasets.begin(), options.datasets.end());
+  return given;
 }
 
 std::optional<InputFormat> format_of(const RecordOptions& options) {
@@ -85,16 +99,18 @@ std::optional<InputFormat> format_of(const RecordOptions& options) {
 std::vector<std::size_t> sets_of_files(const RecordOptions& options) {
   std::vector<std::size_t> sets;
   std::size_t set = 0;
-  for (const std::string& input : inputs_of(options)) {
+  const GivenInputs given = inputs_of(options);
+  for (const std::string& input : given.names) {
     SilentLog silent;
-    const auto files = find_input_files({input}, format_of(options), options.data_set, silent);
+    const auto files = find_input_files({input}, format_of(options), given.data_set, silent);
     sets.insert(sets.end(), files.size(), set++);
   }
   return sets;
 }
 
 std::vector<InputFile> files_of(const RecordOptions& options, Log& log) {
-  auto files = find_input_files(inputs_of(options), format_of(options), options.data_set, log);
+  const GivenInputs given = inputs_of(options);
+  auto files = find_input_files(given.names, format_of(options), given.data_set, log);
   if (std::count_if(files.begin(), files.end(),
                     [](const InputFile& file) { return file.path == "-"; }) > 1) {
     throw Error(Fault::kUsage, "standard input (-) is named twice");

@@ -55,8 +55,8 @@ struct RecordOptions {
              {.placeholder = "NAME"}},
       data_set.split);
     v(Option{"hf-datasets-params",
-             "JSON file with arguments of Hugging Face's load_dataset, for local files; replaces "
-             "--input",
+             "JSON file with arguments of Hugging Face's load_dataset (path, name, split, "
+             "data_files), for local files; replaces --input",
              {.placeholder = "FILE"}},
       hf_datasets_params);
     v(Option{"streaming", "read records as a stream; always on"}, streaming);

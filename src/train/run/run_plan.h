@@ -8,6 +8,7 @@
 #include "session/session.h"
 #include "train/run/batch_sizes.h"
 #include "train/run/pretrain_options.h"
+#include "train/sinks/megatron_flops.h"
 
 namespace piton {
 
@@ -42,6 +43,9 @@ struct RunPlan {
   // ModelConfig::forward_flops_per_token() of this run.
   double forward_flops_per_token() const {
     return session.model.forward_flops_per_token(sequence, decoder_sequence, masked_share);
+  }
+  double megatron_flops_of_sample() const {
+    return megatron_flops(session.model, session.layout, sequence);
   }
   // Tokens of a sample on one rank of the context axis.
   std::int64_t rows_of_sample() const { return sequence / mesh[Axis::kContext]; }

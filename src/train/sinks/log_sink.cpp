@@ -47,16 +47,26 @@ double unsigned_nan(double value) {
 
 std::string megatron_line(const RunStart& start, const StepMetrics& metrics,
                           const IntervalCounts& counts, double seconds) {
-  return fmt::format(
-      "iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | "
-      "learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: {:.1f} | "
-      "grad norm: {:.3f}{} | number of skipped iterations: {} | number of nan iterations: {} | "
-      "tokens per second: {:.0f} | TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {} |",
-      metrics.iteration, start.train_iters, metrics.consumed_samples, metrics.elapsed_ms,
-      metrics.learning_rate, metrics.global_batch, unsigned_nan(metrics.lm_loss),
-      metrics.loss_scale, unsigned_nan(metrics.grad_norm), optional_figures(metrics),
-      counts.skipped, counts.not_finite, metrics.tokens_per_second, metrics.model_tflops,
-      100 * metrics.share_of_peak, hours_text(seconds_left(start, metrics.iteration, seconds)));
+  const double samples_per_second =
+      metrics.elapsed_ms > 0 ? 1e3 * static_cast<double>(metrics.global_batch) / metrics.elapsed_ms
+                             : 0;
+  const double flops_of_rank = start.megatron_flops * samples_per_second / start.ranks;
+  std::string line = fmt::format(
+      "iteration {:8}/{:8} | consumed samples: {:12} | consumed tokens: {:12} | elapsed time per "
+      "iteration (ms): {:.1f} | learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} "
+      "| loss scale: {:.1f} | grad norm: {:.3f}{} | actual seqlen: {:5} | ",
+      metrics.iteration, start.train_iters, metrics.consumed_samples, metrics.consumed_tokens,
+      metrics.elapsed_ms, metrics.learning_rate, metrics.global_batch,
+      unsigned_nan(metrics.lm_loss), metrics.loss_scale, unsigned_nan(metrics.grad_norm),
+      optional_figures(metrics), start.sequence);
+  line += fmt::format(
+      "number of skipped iterations: {} | number of nan iterations: {} | samples per second: "
+      "{:.3f} | TFLOPs: {:.3f} | tokens per second: {:.0f} | TFLOP/s: {:.3f} | share of peak: "
+      "{:.1f} % | time left: {} |",
+      counts.skipped, counts.not_finite, samples_per_second, 1e-12 * flops_of_rank,
+      metrics.tokens_per_second, metrics.model_tflops, 100 * metrics.share_of_peak,
+      hours_text(seconds_left(start, metrics.iteration, seconds)));
+  return line;
 }
 
 std::string brief_line(const RunStart& start, const StepMetrics& metrics, double seconds) {

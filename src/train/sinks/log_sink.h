@@ -14,8 +14,9 @@ namespace piton {
 // of this process's part of the run.
 std::int64_t seconds_left(const RunStart& start, std::int64_t iteration, double seconds);
 
-// "iteration        3/      12 | consumed samples: ... |", as printed by Megatron-LM, followed by
-// its rates and the time left.
+// "iteration        3/      12 | consumed samples: ... |", as printed by Megatron-LM and
+// AscendSpeed. "TFLOPs" are theirs, of a rank (megatron_flops.h); after it rates of the model, of
+// all ranks, and the time left.
 std::string megatron_line(const RunStart& start, const StepMetrics& metrics,
                           const IntervalCounts& counts, double seconds);
 

@@ -33,6 +33,7 @@ struct RunStart {
   std::int64_t global_batch = 0;   // samples of an update; where it grows, of the last ones
   std::int64_t sequence = 0;       // tokens of a sample
   std::int64_t micro_batches = 0;  // of that, on each data-parallel rank
+  double megatron_flops = 0;       // of a sample (train/sinks/megatron_flops.h)
   bool labels_texts = false;       // the model predicts no tokens: its loss has no perplexity
 };
 

@@ -16,12 +16,22 @@ file(WRITE ${WORK}/model/chat_templates/tool_use.jinja "{{ tools | tojson }}")
 expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --pieces CODE 0
   OUT "^conversation 1: [0-9]+ tokens, [23] of the assistant\ntext:\n<s>.user.q</s>.assistant.a0</s>\npieces: <s> .*\nmask: 0 [0 ]*1 1( 1)?\nconversation 2: .*\n.{\"type\": \"function\", \"function\": {\"name\": \"f\"}}.\n")
 expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --json CODE 0
-  OUT "^{\"count\":[0-9]+,\"text\":\"<s>.user.q</s>.assistant.a0</s>\",\"ids\":.1,.*\"assistant_mask\":.0,.*,1.}\n")
+  OUT "^{\"count\":[0-9]+,\"text\":\"<s>.user.q</s>.assistant.a0</s>\",\"ids\":.1,.*\"mask\":.0,.*,1.}\n")
 expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --chat-template default --add-generation-prompt CODE 0
   OUT "a0</s>.assistant.\nids: .*mask: none: .*\n<s>.system.s</s>.user.q</s>.assistant.\n")
 file(WRITE ${WORK}/blocks.jinja "${loop}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}")
 expect(RUN tokenize --chat ${WORK}/chats.jsonl --tokenizer-type ByteTokenizer --chat-template ${WORK}/blocks.jinja CODE 0
   OUT "text:\n.user.q.assistant.a0\nids: 91 .*\nmask: 0 0 0 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 1 1\n")
+
+# As requests of a server have it: a conversation with its own prompt for the next answer, and variables of the template.
+file(WRITE ${WORK}/request.jsonl "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}], \"add_generation_prompt\": true, \"chat_template_kwargs\": {\"name\": \"b\"}}
+{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}], \"add_generation_prompt\": false}\n")
+file(WRITE ${WORK}/request.jinja "{{ name }}|{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}{% if add_generation_prompt %}>{% endif %}")
+expect(RUN tokenize --chat ${WORK}/request.jsonl --json --tokenizer-type ByteTokenizer --chat-template ${WORK}/request.jinja --add-generation-prompt CODE 0
+  OUT "\"text\":\"b.q>\",.*\"mask\":.0,0,1,0.}\n.*\"text\":\".q\",.*\"mask\":.0,1.}\n")
+file(WRITE ${WORK}/request.jsonl "{\"messages\": [], \"add_generation_prompt\": 1}\n")
+expect(RUN tokenize --chat ${WORK}/request.jsonl --tokenizer-type ByteTokenizer --chat-template ${WORK}/request.jinja CODE 3
+  ERR "request.jsonl: conversation 1: \"add_generation_prompt\": got number, wanted true or false")
 
 # Every fault is one line that says what to do.
 expect(RUN tokenize --chat ${WORK}/chats.jsonl ${folder} --chat-template x CODE 2

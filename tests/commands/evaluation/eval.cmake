@@ -47,6 +47,31 @@ if(NOT hash STREQUAL wanted OR NOT version MATCHES "^[0-9]+[.][0-9]+[.][0-9]+ .[
    NOT config MATCHES "task = .\"boolq\", \"piqa\", \"mmlu\".")
   message(FATAL_ERROR "results.json: ${hash} instead of ${wanted}, ${version}\n${config}")
 endif()
+# Flags of evaluation.py: every prompt in a text, a chat template, words that end an answer.
+foreach(protocol lm-eval mindspeed)
+  expect(RUN ${eval} --task boolq --task-data-path ${data} --max-eval-samples 1 --protocol ${protocol} --allow-code-execution
+    --instruction-template "Say: {instruction}!" --save-results ${WORK}/put-${protocol} CODE 0
+    ERR "--allow-code-execution: no meaning here: no --task runs programs")
+  file(READ ${WORK}/put-${protocol}/boolq.jsonl put)
+  if(NOT put MATCHES "Say: .*Answer:!\"")
+    message(FATAL_ERROR "--instruction-template: ${put}")
+  endif()
+  file(WRITE ${WORK}/asked.jinja "{% for m in messages %}[{{ m.content }}]{% endfor %}")
+  expect(RUN ${eval} --task boolq --task-data-path ${data} --max-eval-samples 1 --protocol ${protocol} --hf-chat-template
+    --chat-template ${WORK}/asked.jinja --save-results ${WORK}/chat-${protocol} CODE 0)
+  file(READ ${WORK}/chat-${protocol}/boolq.jsonl put)
+  if(NOT put MATCHES "\"\\[[^\n]*Answer:\\]\"")
+    message(FATAL_ERROR "--hf-chat-template: ${put}")
+  endif()
+endforeach()
+expect(RUN ${eval} --task gsm8k --task-data-path ${data} --num-shots 0 --max-eval-samples 1 --max-new-token 12 --add-eos-token e t " "
+  --save-results ${WORK}/ends CODE 0)
+file(READ ${WORK}/ends/gsm8k.jsonl ends)
+if(ends MATCHES "\"answer\": ?\"[^\"]*[et ]")
+  message(FATAL_ERROR "--add-eos-token: ${ends}")
+endif()
+expect(RUN ${eval} --task boolq --task-data-path ${data} --instruction-template "{question}" CODE 2
+  ERR "--instruction-template: got \"{question}\", wanted a text with {instruction}")
 # The same command replaces its results; those of another model, task or setting stay.
 set(again eval --task boolq --task-data-path ${data} --max-eval-samples 2 --save-results ${WORK}/again)
 expect(RUN ${again} --load ${WORK}/run CODE 0)
@@ -269,12 +294,16 @@ expect(RUN ${programs} --num-samples 2 --temperature 0 CODE 2 ERR "--temperature
 expect(RUN ${programs} --num-samples 2 --pass-at-k 3 CODE 2 ERR "--pass-at-k: got 3, wanted 1 to 2")
 expect(RUN ${programs} --pass-at-k 1 CODE 2 ERR "--pass-at-k: works only with --num-samples")
 expect(RUN ${none} --task boolq --task-data-path ${data} --num-samples 2 CODE 2 ERR "--num-samples: no --task runs programs")
-expect(RUN ${none} --task boolq --task-data-path ${data} --allow-code-execution CODE 2 ERR "no --task runs programs; leave it out")
 expect(RUN ${none} --task boolq --task-data-path ${data} --think-end-token x CODE 2 ERR "--think-end-token: no --task has generated answers")
 expect(RUN ${none} --task gsm8k --task-data-path ${data} --protocol mindspeed --think-end-token x CODE 2 ERR "--think-end-token: works only with --protocol lm-eval")
 expect(RUN ${none} --task boolq --task-data-path ${data} --chat-template-kwargs "{}" CODE 2 ERR "--chat-template-kwargs: works only with --apply-chat-template")
 expect(RUN ${none} --task boolq --task-data-path ${data} --fewshot-as-multiturn CODE 2 ERR "works only with --apply-chat-template")
-expect(RUN ${none} --task boolq --task-data-path ${data} --protocol mindspeed --apply-chat-template CODE 2 ERR "works only with --protocol lm-eval")
+expect(RUN ${none} --task boolq --task-data-path ${data} --protocol mindspeed --apply-chat-template --fewshot-as-multiturn CODE 2
+  ERR "--fewshot-as-multiturn: works only with --protocol lm-eval")
+expect(RUN ${none} --task boolq --task-data-path ${data} --hf-chat-template --instruction-template "{instruction}" CODE 2
+  ERR "--hf-chat-template: got --instruction-template too; wanted one of them")
+expect(RUN ${none} --task lambada --task-data-path ${data} --protocol mindspeed --hf-chat-template CODE 2
+  ERR "--hf-chat-template: lambada is not asked as a question; evaluate it without")
 expect(RUN ${none} --task boolq --task-data-path ${data} --seq-length 1 CODE 2 ERR "--seq-length: got 1, wanted 2 to")
 expect(RUN ${none} --task boolq --task-data-path ${data} --max-eval-samples 0 CODE 2
   ERR "--max-eval-samples: got 0, wanted 1 to 1099511627776")

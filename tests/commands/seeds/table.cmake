@@ -191,7 +191,7 @@ seed_line(msl-convert-orm
   RUN ${convert_ckpt} --orm --save-dir x THEN REFUSED SAYS "--orm: heads of rewards are in folders of Hugging Face")
 seed_line(msl-convert-back-divided
   RUN convert --model-type GPT --load-model-type mg --save-model-type hf --target-tensor-parallel-size 2 --load-dir core --save-dir x
-  THEN REFUSED SAYS "--target-tensor-parallel-size: is for --to mg, and this writes hf, which any layout loads")
+  THEN REFUSED SAYS "--target-tensor-parallel-size: is for --save-model-type mg, and this writes hf, which any layout loads")
 seed_line(msl-convert-back-without
   RUN convert --model-type GPT --load-model-type mg --save-model-type hf --load-dir core --save-dir back
   THEN RUNS SAYS "back: hf from mg" MAKES back/config.json)
@@ -282,7 +282,7 @@ seed_line(msl-generate-other-sizes
   THEN REFUSED SAYS "--num-layers: got 40, but the model of qwen15 has 2; leave the flag out")
 seed_line(msl-generate-chat
   RUN generate ${of_qwen} --task chat --hf-chat-template
-  THEN REFUSED SAYS "--task: got .chat., wanted greedy or do_sample" "--hf-chat-template: piton chat asks by a chat template")
+  THEN REFUSED SAYS "--task: got .chat., wanted greedy or 1, or do_sample or 2" "--hf-chat-template: piton chat asks by a chat template")
 # chat_*_ptd.sh.
 seed_line(msl-chat-script
   RUN chat ${of_qwen} --task chat --hf-chat-template --history-turns 3 --top-p 0.9 --temperature 0.6

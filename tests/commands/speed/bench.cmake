@@ -54,6 +54,30 @@ expect(RUN bench optimizer --elements 1000 --rounds 2 --bf16 --json CODE 0
   OUT "\"share_of_bandwidth\":" "\"mb_per_second\":" "\"elements\":1000")
 expect(RUN bench decode ${tiny} --context 16 --tokens 3 CODE 0
   OUT "\"share_of_bandwidth\":" "\"tokens_per_second\":" "\"peak_memory_bytes\":")
+# A prompt that fits, where none is given.
+expect(RUN bench decode ${tiny} CODE 0 OUT "\"tokens_per_second\":")
+expect(RUN bench prefill ${tiny} CODE 0 OUT "\"tokens_per_second\":")
+# Checkpoints: weights, and two moments of each, in fp32. The folder is as it was.
+file(MAKE_DIRECTORY ${WORK}/disk)
+file(WRITE ${WORK}/disk/other "")
+expect(RUN bench checkpoint ${tiny} --save ${WORK}/disk CODE 0
+  OUT "^{\"bench\":\"checkpoint\"" "\"bytes\":[0-9]" "\"save_gb_per_second\":[0-9]" "\"load_gb_per_second\":[0-9]" "\"save\":{\"best_seconds\":[0-9.e-]+" "\"load\":{" ${timed})
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} bench checkpoint ${tiny} --save ${WORK}/disk --quiet OUTPUT_VARIABLE out RESULT_VARIABLE code)
+string(JSON bytes GET "${out}" bytes)
+string(JSON rounds LENGTH "${out}" load seconds)
+execute_process(COMMAND ${PITON} plan --model llama-tiny --json OUTPUT_VARIABLE plan)
+string(JSON weights GET "${plan}" parameters)
+math(EXPR least "12 * ${weights}")
+math(EXPR most "12 * ${weights} + 100000")
+if(NOT code EQUAL 0 OR bytes LESS least OR bytes GREATER most OR NOT rounds EQUAL 2)
+  message(FATAL_ERROR "bench checkpoint on two ranks: exit ${code}, ${bytes} bytes of ${weights} weights\n${out}")
+endif()
+file(GLOB left RELATIVE ${WORK}/disk ${WORK}/disk/*)
+if(NOT left STREQUAL "other")
+  message(FATAL_ERROR "bench checkpoint left ${left}")
+endif()
+expect(RUN bench checkpoint --model llama-tiny --rounds 1 --save ${WORK}/disk CODE 0 OUT "save_gb_per_second +[0-9.]+  .until the bytes")
+expect(RUN bench checkpoint ${tiny} CODE 2 ERR "--save: not given; wanted a folder on the disk to measure")
 # Collectives: of one process, which only copy, and of two ranks, whose elements are divided.
 expect(RUN bench comm --elements 1000 --rounds 2 --json CODE 0 OUT "\"ranks\":1," "\"what\":\"all-reduce of fp32\",\"bytes\":4000,")
 execute_process(COMMAND ${LAUNCH} 2 ${PITON} bench comm --elements 1001 --rounds 2 --json OUTPUT_VARIABLE out RESULT_VARIABLE code)

@@ -91,6 +91,20 @@ foreach(from "--load ${WORK}/run" "--load ${base} --lora-load ${WORK}/run" "--lo
   separate_arguments(from)
   expect(RUN chat ${from} --max-new-tokens 4 --greedy INPUT ${WORK}/asked.txt CODE 0)
 endforeach()
+# AscendSpeed's prompt is a template too, of runs on its data and by its name.
+expect(RUN preprocess --input ${WORK}/chats.jsonl --handler-name GeneralInstructionHandler --tokenizer-type ByteTokenizer
+  --output-prefix ${WORK}/general CODE 0)
+expect(RUN pretrain --model llama-tiny --num-layers 1 --max-position-embeddings 512 --seq-length 512 --is-instruction-dataset
+  --data-path ${WORK}/general --split 100,0,0 --micro-batch-size 1 --train-iters 1 --lr 1e-3 --tokenizer-type ByteTokenizer
+  --save ${WORK}/general-run CODE 0 OUT "next: piton chat --load [^ ]*/general-run")
+file(READ ${WORK}/general-run/tokenizer/chat_template.jinja template)
+if(NOT template MATCHES "### Response:")
+  message(FATAL_ERROR "the run has not AscendSpeed's prompt: ${template}")
+endif()
+expect(RUN chat --load ${WORK}/general-run --max-new-tokens 4 --greedy INPUT ${WORK}/asked.txt CODE 0)
+file(WRITE ${WORK}/general.json "[{\"role\": \"user\", \"content\": \"q\"}]")
+expect(RUN tokenize --chat ${WORK}/general.json --tokenizer-type ByteTokenizer --chat-template ascendspeed --add-generation-prompt CODE 0
+  OUT "text:\n\nBelow is an instruction [^\n]*\n### Instruction:\nq\n### Response:\n")
 # Of 128 positions an answer leaves one for the question at least, and the question has to fit.
 expect(RUN chat --load ${WORK}/run --max-new-tokens 128 INPUT ${WORK}/asked.txt CODE 2
   ERR "--max-new-tokens: got 128, wanted 1 to 127\n")
@@ -195,6 +209,13 @@ endif()
 expect(RUN ${tune} ${lora} --lora-load ${WORK}/peft --save ${WORK}/further CODE 0 ERR "a new run from the adapters of [^ ]*/peft")
 expect(RUN convert --load ${WORK}/run --save ${WORK}/merged CODE 0 OUT "hf from hf: " "verified: ")
 
+# What the flags of MindSpeed-LLM's converter say of adapters is compared, and --save-lora-to-hf writes them alone.
+set(merged convert --load-dir ${base} --lora-load ${WORK}/peft --save-model-type hf)
+expect(RUN ${merged} --save-dir ${WORK}/none --lora-r 16 --lora-alpha 32 CODE 2 ERR "--lora-r: got 16, but the adapters have 4; leave it out")
+expect(RUN ${merged} --save-dir ${WORK}/none --lora-r 4 --lora-alpha 32 CODE 2 ERR "--lora-alpha: got 32, but the adapters have 8; leave it out")
+expect(RUN ${merged} --save-dir ${WORK}/peft-alone --lora-r 4 --lora-alpha 8 --lora-target-modules linear_qkv --save-lora-to-hf CODE 0
+  OUT "peft from hf: [^\n]*18688 parameters" "verified: ")
+
 # Adapters of several ranks, in some layers: PEFT reads them, and another run continues them.
 set(several --lora-target-modules q_proj v_proj down_proj --lora-r 4 --lora-alpha 8 --lora-layers-to-transform 1 3
   --lora-rank-pattern v_proj=2 layers.3.down_proj=6 --lora-alpha-pattern q_proj=5)
@@ -258,7 +279,6 @@ expect(RUN ${tune} ${lora} --lora-load ${WORK}/dora-peft --save ${WORK}/none COD
 foreach(flag "--use-dora" "--lora-r;16" "--lora-alpha;8" "--lora-dropout;0.1" "--use-rslora" "--lora-modules-to-save;norms"
         "--lora-adapter-name;mine" "--lora-rank-pattern;q_proj=2" "--lora-layers-to-transform;0")
   list(GET flag 0 name)
-  string(REPLACE "--use-rslora" "--lora-use-rslora" name ${name})
   expect(RUN ${tune} ${flag} --save ${WORK}/none CODE 2 ERR "${name}: needs --lora-target-modules, which is not given; ")
 endforeach()
 expect(RUN ${tune} --lora-target-modules q_proj,v_proj --save ${WORK}/none CODE 2

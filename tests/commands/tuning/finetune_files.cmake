@@ -204,8 +204,8 @@ expect(RUN ${tune} ${file} --data-path ${WORK} --save ${WORK}/none CODE 3 ERR "-
 expect(RUN ${tune} --train_file ${WORK}/talks.jsonl --sequence_len 64 --adapter lora CODE 2
   ERR "--train_file: unknown option, did you mean --data-path" "did you mean --seq-length" "did you mean --lora-target-modules")
 expect(RUN ${tune} --chat-template qwen CODE 2 ERR "--chat-template: unknown option, did you mean --prompt-type")
-expect(RUN serve --load ${WORK}/own --prompt-type qwen CODE 2 ERR "--prompt-type: unknown option, did you mean --chat-template")
-expect(RUN chat --load ${WORK}/own --prompt-type none CODE 2 ERR "--chat-template: got none, wanted a file in Jinja, or one of")
+expect(RUN serve --load ${WORK}/own --prompt-type none CODE 2 ERR "--prompt-type: got none, wanted a file in Jinja, or one of")
+expect(RUN chat --load ${WORK}/own --prompt-type none CODE 2 ERR "--prompt-type: got none, wanted a file in Jinja, or one of")
 file(WRITE ${WORK}/bad.jsonl "{\"prompt\": \"Why?\", \"completion\": 3}\n")
 expect(RUN ${tune} ${file} --data-path ${WORK}/bad.jsonl --save ${WORK}/none CODE 3
   ERR "bad.jsonl: line 1 .byte 0.: key \"completion\" holds a number, wanted text; fix it, or [^\n]* with piton preprocess --on-error skip")
@@ -219,7 +219,7 @@ expect(RUN ${pairs} ${lora} --preference dpo --beta 0.2 --dpo-beta 0.3 --save ${
   ERR "--beta: got 0.2, and --dpo-beta 0.3; wanted one of them")
 expect(RUN ${pairs} ${lora} --preference dpo --beta 1e-320 --save ${WORK}/none CODE 2 ERR "--beta: got [^,]*, wanted a number above 0, 1e-30 to")
 expect(RUN ${pairs} ${lora} --preference dpo --beta 0 --save ${WORK}/none CODE 2 ERR "--beta: got 0, wanted a number above 0")
-expect(RUN ${pairs} --preference orpo --simpo-gamma 1 --save ${WORK}/none CODE 2 ERR "--simpo-gamma: is for --stage simpo, got --stage orpo")
+expect(RUN ${pairs} --preference orpo --simpo-gamma 1 --save ${WORK}/none CODE 2 ERR "--simpo-gamma: is for --preference simpo, got --preference orpo")
 if(EXISTS ${WORK}/none)
   message(FATAL_ERROR "a command that was refused left a folder behind")
 endif()

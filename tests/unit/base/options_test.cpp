@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/options/other_names.h"
 #include "support/errors.h"
 
 namespace piton {
@@ -344,6 +345,21 @@ TEST(OptionSet, StoresNoChoiceWhereNoneWasMade) {
   set.read_toml_text(set.to_toml(), "stored.toml");
   kind = "long";
   EXPECT_THAT(set.to_toml(), HasSubstr("kind = \"long\""));
+}
+
+// Errors name flags as they were typed.
+TEST(OptionSet, KnowsByWhichOtherNameAnOptionWasGiven) {
+  int a = 1, b = 1, c = 1;
+  OptionSet set;
+  set.add("Run", bind_option({"save", "first", {.aliases = {"save-dir"}}}, a));
+  set.add("Run", bind_option({"load", "second", {.aliases = {"load-dir"}}}, b));
+  set.add("Run", bind_option({"num-heads", "third", {.aliases = {"heads"}}}, c));
+  set.parse({"--save-dir", "2", "--load", "3", "--heads", "4"});
+  EXPECT_EQ(with_typed_names("--save: got x, and --save-model; --load, --num-heads",
+                             set.other_names_given()),
+            "--save-dir: got x, and --save-model; --load, --heads");
+  set.parse({"--save", "2"});
+  EXPECT_EQ(with_typed_names("--save: x", set.other_names_given()), "--save: x");
 }
 
 TEST(OptionSetDeathTest, DeclaringANameTwiceIsABug) {

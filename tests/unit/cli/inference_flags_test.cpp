@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files/files.h"
 #include "support/errors.h"
+#include "support/temp_folder.h"
 
 namespace piton::cli {
 namespace {
@@ -127,17 +129,24 @@ TEST(InferenceFlags, OfInferenceNameWhatItDoes) {
   InferenceFlags generate(InferenceCommand::kGenerate);
   EXPECT_THAT(generate.take("task", {"greedy"}), ElementsAre("--greedy"));
   EXPECT_THAT(generate.take("task", {"do_sample"}), ElementsAre());
+  EXPECT_THAT(generate.take("task", {"1"}), ElementsAre("--greedy"));
+  EXPECT_THAT(generate.take("task", {"2"}), ElementsAre());
   EXPECT_THAT(generate.take("add-eos-token", {"a", "b"}), ElementsAre("--stop", "a", "b"));
   const auto refusal = [](InferenceFlags& flags, const std::string& name,
                           const std::vector<std::string>& values) {
     return message_of(Fault::kUsage, [&] { flags.take(name, values); });
   };
-  EXPECT_THAT(refusal(generate, "task", {"chat"}), HasSubstr("chat is piton chat"));
+  EXPECT_THAT(refusal(generate, "task", {"chat"}), HasSubstr("chat or 3 is piton chat"));
+  EXPECT_EQ(refusal(generate, "task", {"beam_search"}),
+            "--task: got beam_search; give --num-beams N in its place");
+  EXPECT_THAT(refusal(generate, "task", {"beam_search_with_sampling"}),
+              HasSubstr("beams here draw nothing: give --num-beams N, or --num-samples N"));
   EXPECT_EQ(refusal(generate, "hf-chat-template", {}),
             "--hf-chat-template: piton chat asks by a chat template (--chat-template); leave it "
             "out");
   InferenceFlags chat(InferenceCommand::kChat);
   EXPECT_THAT(chat.take("task", {"chat"}), ElementsAre());
+  EXPECT_THAT(chat.take("task", {"3"}), ElementsAre());
   EXPECT_THAT(chat.take("hf-chat-template", {}), ElementsAre());
   EXPECT_THAT(chat.take("inference-prompt-type", {"qwen"}), ElementsAre("--chat-template", "qwen"));
   EXPECT_THAT(refusal(chat, "task", {"greedy"}), HasSubstr("wanted chat"));
@@ -150,6 +159,50 @@ TEST(InferenceFlags, OfInferenceNameWhatItDoes) {
   chat.take("num-experts", {"8"});
   EXPECT_THAT(message_of(Fault::kUsage, [&] { chat.check(model, "x", log); }),
               HasSubstr("--num-experts: got 8, but the model of x has 0"));
+}
+
+TEST(InferenceFlags, OfEvaluationsAndServersAreOtherNames) {
+  InferenceFlags eval(InferenceCommand::kEval);
+  EXPECT_THAT(eval.take("hf-chat-template", {}), ElementsAre("--apply-chat-template"));
+  EXPECT_THAT(eval.take("add-eos-token", {"a", "b"}), ElementsAre("--stop", "a", "b"));
+  InferenceFlags serve(InferenceCommand::kServe);
+  EXPECT_THAT(serve.take("prompt-type", {"qwen"}), ElementsAre("--chat-template", "qwen"));
+  EXPECT_THAT(serve.take("max-batch-size", {"3"}), ElementsAre("--max-concurrent-requests", "3"));
+  EXPECT_THAT(serve.take("temperature", {"1.0"}), ElementsAre());
+  serve.take("num-layers", {"3"});
+  InferenceLog log;
+  ModelConfig model;
+  model.layers = 4;
+  EXPECT_EQ(message_of(Fault::kUsage, [&] { serve.check(model, "x", log); }),
+            "--num-layers: got 3, but the model of x has 4; leave the flag out");
+}
+
+// Scripts of mixtures give the width of layers without experts, of which there are none.
+TEST(InferenceFlags, CompareNoWidthThatNoLayerHas) {
+  InferenceFlags flags(InferenceCommand::kGenerate);
+  flags.take("ffn-hidden-size", {"6144"});
+  InferenceLog log;
+  ModelConfig model;
+  model.layers = 2;
+  model.ffn_hidden = 768;
+  model.experts = {.experts = 4, .choices = 2};
+  flags.check(model, "x", log);
+  model.experts->dense_layers = {0};
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { flags.check(model, "x", log); }),
+              HasSubstr("--ffn-hidden-size: got 6144, but the model of x has 768"));
+}
+
+TEST(InferenceFlags, ReadTheStageOfDeepSpeed) {
+  const TempFolder folder;
+  const std::string file = folder / "ds.json";
+  InferenceFlags flags(InferenceCommand::kGenerate);
+  write_text_file(file, R"({"zero_optimization": {"stage": 3}})");
+  EXPECT_THAT(flags.take("deepspeed_config", {file}), ElementsAre("--zero-stage", "3"));
+  write_text_file(file, R"({"zero_optimization": {"stage": 2}})");
+  EXPECT_THAT(flags.take("deepspeed_config", {file}), ElementsAre());
+  write_text_file(file, "[]");
+  EXPECT_THAT(message_of(Fault::kData, [&] { flags.take("deepspeed_config", {file}); }),
+              HasSubstr("got no JSON object"));
 }
 
 }  // namespace

@@ -493,6 +493,34 @@ TEST(Preprocess, HuggingFaceParametersNameLocalFiles) {
   options.input = {folder / "x.jsonl"};
   EXPECT_THAT(error_of(options, Fault::kUsage), HasSubstr("name different data"));
   options.input.clear();
+  // "name" is a configuration: of README.md, else a folder there or in data; "split" one of its.
+  std::filesystem::create_directories(folder / "wiki/data/20220301.en");
+  std::filesystem::create_directories(folder / "wiki/20220301.fr");
+  put_file(folder / "wiki/data/20220301.en/train-00000-of-00001.jsonl", as_jsonl({"a", "b"}));
+  put_file(folder / "wiki/data/20220301.en/test-00000-of-00001.jsonl", as_jsonl({"c"}));
+  put_file(folder / "wiki/20220301.fr/all.jsonl", as_jsonl({"d", "e", "f"}));
+  const auto documents = [&](const char* name, const char* split) {
+    put_file(folder / "p.json",
+             nlohmann::json{
+                 {"path", folder / "wiki"}, {"name", name}, {"streaming", true}, {"split", split}}
+                 .dump());
+    return run(options).documents;
+  };
+  EXPECT_EQ(documents("20220301.en", "train"), 2);
+  EXPECT_EQ(documents("20220301.en", "test"), 1);
+  EXPECT_EQ(documents("20220301.fr", "train"), 3);
+  put_file(folder / "wiki/README.md",
+           "---\nconfigs:\n- config_name: simple\n  data_files: 20220301.fr/*.jsonl\n---\n");
+  EXPECT_EQ(documents("simple", "train"), 3);
+  EXPECT_EQ(documents("20220301.en", "train"), 2);
+  put_file(folder / "p.json",
+           nlohmann::json{{"path", folder / "wiki"}, {"name", "20220301.de"}}.dump());
+  EXPECT_THAT(error_of(options, Fault::kUsage),
+              HasSubstr("README.md has no configuration \"20220301.de\""));
+  put_file(folder / "p.json",
+           nlohmann::json{{"path", folder / "wiki"}, {"name", "simple"}, {"split", "train[:10%]"}}
+               .dump());
+  EXPECT_THAT(error_of(options, Fault::kUsage), HasSubstr("\"split\" is a part of a split"));
   put_file(folder / "p.json", R"({"path": "wikipedia", "name": "20220301.en"})");
   EXPECT_THAT(error_of(options, Fault::kUsage), HasSubstr("data sets are read from local files"));
 }

@@ -55,6 +55,23 @@ TEST(ChatPrompts, AreThoseOfLmEvaluationHarness) {
   EXPECT_GE(compared, 100U);
 }
 
+TEST(InstructionTemplate, HasThePromptInsteadOfItsWord) {
+  TaskData data = load_task(find_task("boolq", {}), {.paths = {(kGolden / "data").string()}});
+  const std::string plain = data.samples[0].contexts[0];
+  const std::string before = data.prompt_hash;
+  put_prompts_into("<{instruction}>\n", data);
+  EXPECT_EQ(data.samples[0].contexts[0], "<" + plain + ">\n");
+  EXPECT_NE(data.prompt_hash, before);
+  EXPECT_EQ(message_of(Fault::kUsage, [&] { put_prompts_into("{question}", data); }),
+            "--instruction-template: got \"{question}\", wanted a text with {instruction}");
+  // The text has the answer.
+  TaskData last = load_task(find_task("lambada", {.protocol = Protocol::kMindSpeed}),
+                            {.paths = {(kGolden / "data").string()}});
+  const std::string text = last.samples[0].contexts[0];
+  put_prompts_into("<{instruction}>", last);
+  EXPECT_EQ(last.samples[0].contexts[0], text);
+}
+
 TEST(ChatPrompts, OfAWrittenTextOfExamplesAreOneTurn) {
   TaskData data = load_task(find_task("bbh", {}), {.paths = {(kGolden / "data").string()}});
   EXPECT_EQ(message_of(Fault::kUsage,

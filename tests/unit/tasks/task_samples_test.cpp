@@ -106,6 +106,58 @@ TEST(TaskSamples, RecordTheirExamplesAndAnswers) {
   EXPECT_NE(gsm8k.samples[0].shots, gsm8k.samples[1].shots);  // drawn for each question
 }
 
+// The files of Hugging Face's cais/mmlu: one for all subjects, in any order.
+TEST(TaskSamples, OfOneFileHaveTheShotsOfTheirSubject) {
+  const auto record = [](const char* question, const char* subject) {
+    return fmt::format(
+               R"({{"question": "{}", "choices": ["1", "2", "3", "4"], "answer": 1, "subject": "{}"}})",
+               question, subject) +
+           "\n";
+  };
+  const TempFolder folder;
+  for (const char* at : {"all/mmlu/all/", "one/mmlu/"}) {
+    write_text_file(
+        folder / at / "test.jsonl",
+        record("v1", "virology") + record("m1", "machine_learning") + record("v2", "virology"));
+    write_text_file(folder / at / "dev.jsonl",
+                    record("ms", "machine_learning") + record("vs", "virology"));
+  }
+  // The subjects again in folders: "all" is left out.
+  write_text_file(folder / "both/mmlu/all/test.jsonl", record("v1", "virology"));
+  write_text_file(folder / "both/mmlu/virology/test.jsonl", record("v1", "virology"));
+  write_text_file(folder / "both/mmlu/virology/dev.jsonl", record("vs", "virology"));
+  const auto load = [&](const char* root, const Task& task) {
+    return load_task(task, {.paths = {(folder / root / "mmlu").string()}, .num_shots = 1});
+  };
+  EXPECT_EQ(load("both", find_task("mmlu", {})).samples.size(), 1U);
+  for (const char* root : {"all", "one"}) {
+    SCOPED_TRACE(root);
+    const TaskData data = load(root, find_task("mmlu", {}));
+    ASSERT_EQ(data.samples.size(), 3U);
+    EXPECT_EQ(data.samples[0].subject, "machine_learning");
+    EXPECT_THAT(data.samples[0].contexts[0],
+                testing::StartsWith("The following are multiple choice questions (with answers) "
+                                    "about machine learning.\n\nms\n"));
+    EXPECT_EQ(data.samples[2].subject, "virology");
+    EXPECT_EQ(data.samples[2].index, 2);
+    EXPECT_THAT(data.samples[2].contexts[0], HasSubstr("about virology.\n\nvs\n"));
+    EXPECT_THAT(data.samples[2].contexts[0], HasSubstr("\n\nv2\n"));
+    const TaskData alternative = load(
+        root, find_task("mmlu", {.protocol = Protocol::kMindSpeed, .alternative_prompt = true}));
+    ASSERT_EQ(alternative.samples.size(), 3U);
+    EXPECT_EQ(alternative.samples[0].subject, "machine_learning");
+    EXPECT_THAT(alternative.samples[0].contexts[0],
+                HasSubstr("question about machine learning. Answer the question by replying A, B, "
+                          "C or D. \nQuestion: ms\n"));
+  }
+  TaskDataOptions limited{.paths = {(folder / "one/mmlu").string()}, .num_shots = 1};
+  limited.max_samples = 1;
+  EXPECT_EQ(load_task(find_task("mmlu", {}), limited).samples.size(), 2U);
+  limited.num_shots = 2;
+  EXPECT_THAT(message_of(Fault::kData, [&] { load_task(find_task("mmlu", {}), limited); }),
+              HasSubstr("got 1 examples of machine_learning, --num-shots 2 needs 2"));
+}
+
 TEST(TaskSamples, ReadBothLayoutsOfMmlu) {
   const TempFolder folder;
   write_text_file(folder / "csv/mmlu/test/virology_test.csv", "Is it None?,None,NA,3,\"4, 5\",B\n");

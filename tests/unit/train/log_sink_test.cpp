@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "train/sinks/megatron_flops.h"
 #include "train/sinks/progress_sink.h"
 #include "unit/train/lines_log.h"
 
@@ -15,10 +16,17 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const RunStart kStart{
-    .iteration = 2, .train_iters = 12, .eval_iters = 3, .global_batch = 4, .micro_batches = 2};
+const RunStart kStart{.ranks = 2,
+                      .iteration = 2,
+                      .train_iters = 12,
+                      .eval_iters = 3,
+                      .global_batch = 4,
+                      .sequence = 64,
+                      .micro_batches = 2,
+                      .megatron_flops = 1e12};
 const StepMetrics kStep{.iteration = 7,
                         .consumed_samples = 28,
+                        .consumed_tokens = 1792,
                         .global_batch = 4,
                         .lm_loss = 5.5,
                         .grad_norm = 1.25,
@@ -26,20 +34,32 @@ const StepMetrics kStep{.iteration = 7,
                         .tokens_per_second = 1234.4,
                         .model_tflops = 0.5,
                         .share_of_peak = 0.8,
-                        .elapsed_ms = 250.26,
+                        .elapsed_ms = 250,
                         .skipped = 1};
 
 TEST(LogLines, AreMegatronsOrBrief) {
-  EXPECT_EQ(megatron_line(kStart, kStep, {.skipped = 1, .not_finite = 2}, 3650),
-            "iteration        7/      12 | consumed samples:           28 | elapsed time per "
-            "iteration (ms): 250.3 | learning rate: 3.000E-04 | global batch size:     4 | "
-            "lm loss: 5.500000E+00 | loss scale: 1.0 | grad norm: 1.250 | number of skipped "
-            "iterations: 1 | number of nan iterations: 2 | tokens per second: 1234 | TFLOP/s: "
-            "0.500 | share of peak: 80.0 % | "
-            "time left: 1:00:50 |");
+  EXPECT_EQ(
+      megatron_line(kStart, kStep, {.skipped = 1, .not_finite = 2}, 3650),
+      "iteration        7/      12 | consumed samples:           28 | consumed tokens:         "
+      "1792 | elapsed time per iteration (ms): 250.0 | learning rate: 3.000E-04 | global "
+      "batch size:     4 | lm loss: 5.500000E+00 | loss scale: 1.0 | grad norm: 1.250 | "
+      "actual seqlen:    64 | number of skipped iterations: 1 | number of nan iterations: 2 "
+      "| samples per second: 16.000 | TFLOPs: 8.000 | tokens per second: 1234 | TFLOP/s: "
+      "0.500 | share of peak: 80.0 % | time left: 1:00:50 |");
   EXPECT_EQ(brief_line(kStart, kStep, 10),
             "iteration 7/12 | loss 5.5000 | lr 3.00e-04 | grad norm 1.25 | 1234 tokens/s "
             "(80 % of peak) | 0:00:10 left");
+}
+
+// 24 x 3 x 6 x 2 x 4^2 x (1 + 6 / 24 + 32 / 128), and a third more if layers are computed again.
+TEST(MegatronFlops, AreThoseOfItsFormula) {
+  ModelConfig model;
+  model.layers = 2;
+  model.hidden = 4;
+  LayoutOptions layout{.vocabulary_rows = 32};
+  EXPECT_DOUBLE_EQ(megatron_flops(model, layout, 6), 20736);
+  layout.recompute.granularity = RecomputeGranularity::kFull;
+  EXPECT_DOUBLE_EQ(megatron_flops(model, layout, 6), 27648);
 }
 
 TEST(LogLines, GiveNoSignToWhatIsNoNumber) {
@@ -57,7 +77,7 @@ TEST(LogLines, HaveTheFiguresThatAreAskedFor) {
   step.params_norm = 3.45678;
   const char* const both = " | num zeros: 12.0 | params norm: 3.457 | ";
   EXPECT_THAT(megatron_line(kStart, step, {}, 10),
-              HasSubstr(std::string("grad norm: 1.250") + both + "number of skipped"));
+              HasSubstr(std::string("grad norm: 1.250") + both + "actual seqlen:    64 |"));
   EXPECT_THAT(brief_line(kStart, step, 10),
               HasSubstr(std::string("grad norm 1.25") + both + "1234 tokens/s"));
 }

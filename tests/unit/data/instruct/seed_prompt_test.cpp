@@ -7,6 +7,7 @@
 
 #include "support/errors.h"
 #include "talks.h"
+#include "text/chat/chat_template.h"
 #include "text/files/byte_tokenizer.h"
 #include "text/files/tokenizer_options.h"
 
@@ -31,6 +32,26 @@ TEST(SeedText, IsTheTemplateOfAscendSpeed) {
             "note that you need to think through your response logically and step by step.\n"
             "### Instruction:\na\n### Response:\nb\n### Instruction:\nc\n### Response:\nd\n");
   EXPECT_EQ(prompt.text.substr(prompt.answer), "d\n");
+}
+
+TEST(SeedText, IsTheTextOfItsChatTemplate) {
+  const ByteTokenizer bytes;
+  const ChatTemplate chat(seed_chat_template(bytes), {}, "test");
+  const auto message = [](const char* role, const char* content) {
+    return nlohmann::ordered_json{{"role", role}, {"content", content}};
+  };
+  ChatInput input;
+  input.messages = {message("user", "a"), message("assistant", "b"), message("user", "c"),
+                    message("assistant", "d")};
+  const std::string text = seed_text(talk({"a", "b", "c", "d"}), 4).text;
+  const RenderedChat whole = chat.render_with_assistant(input);
+  EXPECT_EQ(whole.text, text);
+  ASSERT_EQ(whole.assistant.size(), 2U);
+  EXPECT_EQ(text.substr(whole.assistant[1].begin), "d\n");
+  input.messages.erase(3);
+  EXPECT_EQ(chat.render(input, true).text + "d\n", text);
+  input.messages.insert(input.messages.begin(), message("system", "Be kind."));
+  EXPECT_TRUE(chat.render(input, true).text.starts_with("\nBe kind.\n### Instruction:\na\n"));
 }
 
 // Whatever the answer holds: the mark of answers, an empty line, characters of several tokens.
