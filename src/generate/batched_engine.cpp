@@ -143,8 +143,10 @@ class BatchedEngine final : public DecodingEngine {
   // Whether a text of this length has the angles of short ones, so that it can share their pages.
   // Tokens of a prompt that see one another differ with all of it.
   bool can_share(std::int64_t length) const {
-    return !config_.prefix && rotary_length(config_.rotary_scaling, length) ==
-                                  rotary_length(config_.rotary_scaling, 1);
+    // The states of a text are those of all of its tokens.
+    return !config_.prefix && !config_.delta &&
+           rotary_length(config_.rotary_scaling, length) ==
+               rotary_length(config_.rotary_scaling, 1);
   }
 
   void end_those_without_a_token(std::vector<DecodingEvent>& events) {
