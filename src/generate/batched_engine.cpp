@@ -246,6 +246,7 @@ class BatchedEngine final : public DecodingEngine {
   // How many guesses a text gets of which one token is unread. With many texts, fewer to each: they
   // are rows of the pass, as those of prompts are.
   std::int64_t most_guesses(const Text& text) const {
+    if (config_.delta) return 0;  // states are not taken back
     if (unread(text) != 1 || text.request.only_scores() || !can_guess(text.request)) return 0;
     const std::int64_t share =
         limits_.prompt_tokens / std::max<std::int64_t>(1, std::ssize(running_));

@@ -94,8 +94,7 @@ GOLDEN["qwen2-moe"] = lambda: llama_like("Qwen2Moe", num_experts=6, num_experts_
 # The gated delta rule in three of four layers, with as many heads of values as of keys, or twice as many.
 DELTA = dict(num_hidden_layers=4, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6,
              linear_value_head_dim=5)
-GOLDEN["qwen3.5"] = lambda: llama_like("Qwen3_5Text", "Qwen3_5", tie_word_embeddings=True,
-                                       **{**DELTA, "linear_num_value_heads": 2, "linear_value_head_dim": 7})
+GOLDEN["qwen3.5"] = lambda: llama_like("Qwen3_5Text", "Qwen3_5", **{**DELTA, "linear_num_value_heads": 2, "linear_value_head_dim": 7})
 GOLDEN["qwen3-next"] = lambda: llama_like("Qwen3Next", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=18,
                                           shared_expert_intermediate_size=26, **DELTA)
 GOLDEN["gpt-neox"] = lambda: llama_like("GPTNeoX", rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
@@ -220,7 +219,7 @@ MORE = {
                                            decoder_sparse_step=2, mlp_only_layers=[3], moe_intermediate_size=18),
     "qwen2-moe-normalized": lambda: llama_like("Qwen2Moe", vocabulary=50257, num_experts=5, num_experts_per_tok=2, norm_topk_prob=True,
                                                shared_expert_intermediate_size=8, qkv_bias=False),
-    "qwen3.5-50257": lambda: llama_like("Qwen3_5Text", "Qwen3_5", 50257, attention_bias=True, linear_conv_kernel_dim=2,
+    "qwen3.5-50257": lambda: llama_like("Qwen3_5Text", "Qwen3_5", 50257, attention_bias=True, tie_word_embeddings=True, linear_conv_kernel_dim=2,
                                         layer_types=["linear_attention", "full_attention"] * 2, **DELTA),
     "qwen3-next-sparse": lambda: llama_like("Qwen3Next", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=18,
                                             norm_topk_prob=False, shared_expert_intermediate_size=26, mlp_only_layers=[1], **DELTA),
