@@ -176,7 +176,7 @@ GOLDEN["deepseek-v2-ranks"] = lambda: deepseek_v2(q_lora_rank=14, first_k_dense_
     "rope_type": "default", "rope_theta": 10000.0})
 GOLDEN["deepseek-v3"] = lambda: deepseek_v3()
 
-STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe", "qwen2-moe", "qwen3.5", "glm4-moe", "deepseek-v2")
+STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe", "qwen2-moe", "glm4-moe", "deepseek-v2")
 MORE = {
     "gpt2-50257": lambda: gpt2(50257),
     "gpt2-untied": lambda: gpt2(tie_word_embeddings=False),
