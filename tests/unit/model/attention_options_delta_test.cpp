@@ -58,8 +58,8 @@ TEST(DeltaOptions, OfAFamilyAreThoseOfQwen) {
   EXPECT_TRUE(dense.output_gate && dense.gains_from_one && dense.head_norms && !dense.experts);
   EXPECT_EQ(dense.state_layers(), 6);
   EXPECT_EQ(dense.parameters(), elements_of(dense));
-  const ModelConfig experts = made(
-      {"--model-family", "qwen3_next", "--num-experts", "4", "--linear-num-value-heads", "16"});
+  const ModelConfig experts = made({"--model-family", "qwen3_next", "--num-experts", "4",
+                                    "--moe-router-topk", "2", "--linear-num-value-heads", "16"});
   EXPECT_EQ(experts.delta->value_heads, 16);
   EXPECT_TRUE(experts.experts->shared_gate);
   EXPECT_EQ(experts.parameters(), elements_of(experts));
