@@ -15,6 +15,7 @@ file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/attention/*.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/attention/warpgroup/*.cu
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/experts/*.cu
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/float8/*.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/norm/*.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/trial/*.cu
+     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/recurrent/*.cu
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/updates/*.cu)
 add_library(piton_cuda_emulated STATIC EXCLUDE_FROM_ALL ${emulator_sources} ${host_sources})
 piton_device_sources(device_sources ${CMAKE_BINARY_DIR}/generated/cuda_emulated cpp ${device_sources}
@@ -27,7 +28,7 @@ target_link_libraries(piton_cuda_emulated PUBLIC piton_kernels piton_comm piton_
 file(GLOB sources CONFIGURE_DEPENDS ${emulator}/*_test.cpp)
 piton_test(cuda_emulated ops SOURCES ${sources} ${CMAKE_SOURCE_DIR}/tests/ops/call_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/attention_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/expert_cases.cpp
-           ${CMAKE_SOURCE_DIR}/tests/ops/float8_cases.cpp
+           ${CMAKE_SOURCE_DIR}/tests/ops/float8_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/recurrent_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/sampling_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/sink_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/call_runner.cpp
            LIBS piton_cuda_emulated piton_adapters piton_plan piton_generate piton_kernels_reference piton_kernels_cpu

@@ -1,15 +1,19 @@
-# piton_folder(folder [COMPUTES] DEPENDS lower folders... LIBS libraries...)
+# piton_folder(folder [COMPUTES] PARTS subfolders... DEPENDS lower folders... LIBS libraries...)
 #
-# Makes the static library piton_<folder> from src/<folder>/*.cpp (headers alone: an interface
-# library). A folder that does not exist yet is skipped, and so are dependencies on it.
+# Makes the static library piton_<folder> from the *.cpp of src/<folder> and of its subfolders that are parts of it
+# (headers alone: an interface library). A folder that does not exist yet is skipped, and so are dependencies on it.
 function(piton_folder folder)
-  cmake_parse_arguments(arg "COMPUTES" "" "DEPENDS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "COMPUTES" "" "PARTS;DEPENDS;LIBS" ${ARGN})
   set(path ${CMAKE_SOURCE_DIR}/src/${folder})
   if(NOT IS_DIRECTORY ${path})
     return()
   endif()
   string(REPLACE "/" "_" target piton_${folder})
   file(GLOB sources CONFIGURE_DEPENDS ${path}/*.cpp)
+  foreach(part IN LISTS arg_PARTS)
+    file(GLOB part_sources CONFIGURE_DEPENDS ${path}/${part}/*.cpp)
+    list(APPEND sources ${part_sources})
+  endforeach()
   if(sources)
     add_library(${target} STATIC ${sources})
     set(scope PUBLIC)

@@ -143,8 +143,10 @@ class BatchedEngine final : public DecodingEngine {
   // Whether a text of this length has the angles of short ones, so that it can share their pages.
   // Tokens of a prompt that see one another differ with all of it.
   bool can_share(std::int64_t length) const {
-    return !config_.prefix && rotary_length(config_.rotary_scaling, length) ==
-                                  rotary_length(config_.rotary_scaling, 1);
+    // The states of a text are those of all of its tokens.
+    return !config_.prefix && !config_.delta &&
+           rotary_length(config_.rotary_scaling, length) ==
+               rotary_length(config_.rotary_scaling, 1);
   }
 
   void end_those_without_a_token(std::vector<DecodingEvent>& events) {
@@ -244,6 +246,7 @@ class BatchedEngine final : public DecodingEngine {
   // How many guesses a text gets of which one token is unread. With many texts, fewer to each: they
   // are rows of the pass, as those of prompts are.
   std::int64_t most_guesses(const Text& text) const {
+    if (config_.delta) return 0;  // states are not taken back
     if (unread(text) != 1 || text.request.only_scores() || !can_guess(text.request)) return 0;
     const std::int64_t share =
         limits_.prompt_tokens / std::max<std::int64_t>(1, std::ssize(running_));

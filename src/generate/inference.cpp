@@ -134,9 +134,11 @@ ChunkOutput Inference::pass(const Context& context, ModelInput input) {
 Inference::CachedRows Inference::rows_in(std::span<const TextTokens> texts, KvCache& cache) const {
   CachedRows all;
   std::int64_t pages = 0;
+  std::int64_t last = 0;
   for (const TextTokens& text : texts) {
     const auto count = std::ssize(text.ids);
     const std::int64_t length = cache.pages().length(text.text);
+    last = std::max(last, text.text);
     const std::int64_t end = text.from.value_or(length) + count;
     all.passes.push_back({.text = text.text,
                           .tokens = count,
@@ -147,6 +149,7 @@ Inference::CachedRows Inference::rows_in(std::span<const TextTokens> texts, KvCa
     pages += cache.pages().pages_to_append(text.text, std::max<std::int64_t>(0, end - length));
   }
   make_room(cache, pages);
+  cache.make_states(context_, last);
   return all;
 }
 

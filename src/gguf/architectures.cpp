@@ -423,6 +423,10 @@ GgufDescription describe_gguf(const ModelConfig& model, const std::string& prefe
   for (const GgufArchitecture& architecture : architectures) {
     std::string fault;
     try {
+      if (said.delta || said.output_gate) {
+        throw Error(Fault::kData,
+                    "there is no word for the gated delta rule, nor for a gate of attention");
+      }
       if (!can_be_placed(architecture, said))
         throw Error(Fault::kData, "it stores these tensors in another layout");
       GgufDescription description = described_in(architecture, said);

@@ -66,6 +66,9 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::encoder)) return model.encoder ? "an encoder" : "a decoder";
   if (differs(&C::latent))
     return model.latent ? "multi-head latent attention" : "attention with key groups";
+  if (differs(&C::delta))
+    return model.delta ? "layers of the gated delta rule" : "attention in all layers";
+  if (differs(&C::output_gate)) return "a gate of attention (--attention-output-gate)";
   if (differs(&C::experts)) return difference_of_experts(model.experts, held.experts);
   if (differs(&C::mtp_layers)) return "layers that predict later tokens";
   if (differs(&C::positions)) return "its kind of positions";

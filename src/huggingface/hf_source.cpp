@@ -32,6 +32,24 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+// The name that a tensor of a model with a vision part has in its language model; others as they
+// are.
+std::string name_in_language_model(const std::string& name) {
+  constexpr std::pair<std::string_view, std::string_view> kBeginnings[] = {
+      {"model.language_model.", "model."},
+      {"language_model.model.", "model."},
+      {"language_model.lm_head.", "lm_head."}};
+  for (const auto& [theirs, ours] : kBeginnings) {
+    if (name.starts_with(theirs)) return std::string(ours) + name.substr(theirs.size());
+  }
+  return name;
+}
+
+bool is_of_language_model(const std::string& name) {
+  return name.starts_with("model.layers.") || name.starts_with("model.embed_tokens.") ||
+         name.starts_with("model.norm.") || name.starts_with("lm_head.");
+}
+
 HfConfig read_config(const fs::path& folder) {
   check_huggingface_link(folder / "config.json", folder);
   return HfConfig::read(folder);
@@ -73,7 +91,8 @@ std::int64_t HfSource::stored_later_layers() const {
 std::map<std::string, HfTensor> HfSource::family_tensors() const {
   const std::string& prefix = family_.optional_prefix;
   std::map<std::string, HfTensor> named;
-  for (const auto& [name, tensor] : files_.tensors()) {
+  for (const auto& [stored, tensor] : files_.tensors()) {
+    const std::string name = config_.is_language_part() ? name_in_language_model(stored) : stored;
     const bool whole = prefix.empty() || name.starts_with(prefix) || name.starts_with("lm_head.") ||
                        name.starts_with("score.");
     std::string full = whole ? name : prefix + name;
@@ -104,6 +123,7 @@ void HfSource::place_quantized(const HfPlace& place, const QuantizedMatrix& matr
 
 // Whether a tensor of the files is none of the model, but known to belong to it.
 bool HfSource::is_left_out(const std::string& name) const {
+  if (config_.is_language_part() && !is_of_language_model(name)) return true;
   if (std::ranges::any_of(family_.ignored,
                           [&](const std::string& end) { return name.ends_with(end); }))
     return true;

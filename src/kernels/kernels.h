@@ -32,6 +32,8 @@
 #include "kernels/muon.h"
 #include "kernels/norm.h"
 #include "kernels/optimizer.h"
+#include "kernels/recurrent/convolution.h"
+#include "kernels/recurrent/delta_rule.h"
 #include "kernels/rotary.h"
 #include "kernels/sampling.h"
 
@@ -40,18 +42,19 @@ namespace piton {
 using AnyKernelCall = std::variant<
     LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight, NormForward,
     NormBackward, NormProducts, Rotary, AttentionForward, AttentionBackward, AttentionMerge,
-    AttentionSink, AttentionSinkBackward, CacheAppend, CachedAttention, ActivationForward,
-    ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward, EmbeddingBackward,
-    AddNoise, RouteTokens, RouteBackward, RouterZLoss, RouterZLossBackward, LimitChoices,
-    ExcessChoices, SortByExpert, CombineExperts, CombineExpertsBackward, LossStatistics,
-    LargestLogits, LossCombine, SquaredLoss, LossBackward, BinaryLossStatistics, BinaryLossBackward,
+    AttentionSink, AttentionSinkBackward, CacheAppend, CachedAttention, ConvolutionForward,
+    ConvolutionBackward, DeltaRuleForward, DeltaRuleBackward, ActivationForward, ActivationBackward,
+    DropoutAddForward, DropoutAddBackward, EmbeddingForward, EmbeddingBackward, AddNoise,
+    RouteTokens, RouteBackward, RouterZLoss, RouterZLossBackward, LimitChoices, ExcessChoices,
+    SortByExpert, CombineExperts, CombineExpertsBackward, LossStatistics, LargestLogits,
+    LossCombine, SquaredLoss, LossBackward, BinaryLossStatistics, BinaryLossBackward,
     TeacherStatistics, TeacherCombine, TeacherBackward, ChangeLogits, DrawTokens, Copy, Add, Scale,
     SoftCapForward, SoftCapBackward, GatedSumForward, GatedSumBackward, JoinHeads, SplitHeads,
     RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate, SgdUpdate, SignUpdate,
     MovingAverage, SquareSums, BeginUpdate, MuonMomentum, MuonNormalize, SymmetricProduct,
     MuonUpdate, CadamMaxima, CadamUpdate>;
 
-// Any one of these calls. To copy, move and destroy one of 68 structs is much code, so it is
+// Any one of these calls. To copy, move and destroy one of 72 structs is much code, so it is
 // compiled once, in kernels.cpp, not in every source that runs a call.
 class KernelCall : public AnyKernelCall {
  public:

@@ -1,5 +1,7 @@
 #include "model/attention_options.h"
 
+#include <tuple>
+
 #include "base/options/option_range.h"
 #include "model/config.h"
 #include "model/families.h"
@@ -142,6 +144,7 @@ void AttentionOptions::apply(ModelConfig& config) const {
     config.full_attention_every = *full_attention_every;
   }
   set_scores(*this, config);
+  delta.apply(config);
   config.window_after = window_after;
 }
 
@@ -176,6 +179,7 @@ AttentionOptions AttentionOptions::of(const ModelConfig& config) {
   if (config.softmax != family_facts(config.family).softmax)
     options.softmax = softmax_name(config.softmax);
   options.latent = LatentOptions::of(config);
+  options.delta = DeltaOptions::of(config);
   return options;
 }
 
@@ -278,6 +282,74 @@ void check_latent(const ModelConfig& config) {
   refuse(!config.start_norms, "--no-pre-norm", "whose branches begin with a norm; leave it out");
   refuse(config.rotary_share != 1, "--rotary-percent",
          "where --qk-pos-emb-head-dim says which channels turn; leave it out");
+}
+
+void DeltaOptions::apply(ModelConfig& config) const {
+  if (output_gate) config.output_gate = true;
+  if (attention_every) {
+    check_range("--linear-attention-freq", *attention_every, 1, kLargestSize);
+    if (!config.delta) config.delta.emplace();
+    config.delta->attention_every = *attention_every;
+  }
+  const std::tuple<const char*, std::optional<std::int64_t>, std::int64_t DeltaFacts::*> sizes[] = {
+      {"--linear-num-key-heads", key_heads, &DeltaFacts::key_heads},
+      {"--linear-num-value-heads", value_heads, &DeltaFacts::value_heads},
+      {"--linear-key-head-dim", key_size, &DeltaFacts::key_size},
+      {"--linear-value-head-dim", value_size, &DeltaFacts::value_size},
+      {"--linear-conv-kernel-dim", width, &DeltaFacts::width}};
+  for (const auto& [flag, given, field] : sizes) {
+    if (!given) continue;
+    if (!config.delta) {
+      throw Error(Fault::kUsage,
+                  "{}: is for layers with the gated delta rule; give --linear-attention-freq too, "
+                  "or leave it out",
+                  flag);
+    }
+    check_range(flag, *given, 1, kLargestSize);
+    (*config.delta).*field = *given;
+  }
+}
+
+DeltaOptions DeltaOptions::of(const ModelConfig& config) {
+  DeltaOptions options;
+  options.output_gate = config.output_gate;
+  if (!config.delta) return options;
+  const DeltaFacts& facts = *config.delta;
+  options.attention_every = facts.attention_every;
+  options.key_heads = facts.key_heads;
+  options.value_heads = facts.value_heads;
+  options.key_size = facts.key_size;
+  options.value_size = facts.value_size;
+  options.width = facts.width;
+  return options;
+}
+
+void check_delta(const ModelConfig& config) {
+  const auto refuse = [](bool given, const char* flag, const char* why) {
+    if (given) throw Error(Fault::kUsage, "{}: {}", flag, why);
+  };
+  const bool encoder = config.encoder || config.encoder_decoder;
+  refuse(config.output_gate && (encoder || config.latent), "--attention-output-gate",
+         "is for decoders without --multi-latent-attention; leave it out");
+  if (!config.delta) return;
+  const DeltaFacts& facts = *config.delta;
+  if (facts.value_heads % facts.key_heads != 0) {
+    throw Error(Fault::kUsage,
+                "--linear-num-value-heads: got {}, wanted a multiple of --linear-num-key-heads, "
+                "which is {}",
+                facts.value_heads, facts.key_heads);
+  }
+  constexpr std::int64_t kWidest = 255;
+  check_range("--linear-conv-kernel-dim", facts.width, 1, kWidest);
+  constexpr const char* kFlag = "--linear-attention-freq";
+  refuse(encoder, kFlag, "is for decoders; leave it out");
+  refuse(config.latent.has_value(), kFlag,
+         "is not with --multi-latent-attention; leave one of them out");
+  refuse(config.prefix, kFlag,
+         "reads the tokens of a prompt in order, and --sparse-mode 5 and 6 show later ones; leave "
+         "one of them out");
+  refuse(config.end_norms, "--post-norm",
+         "is not for layers with the gated delta rule; leave it out");
 }
 
 }  // namespace piton

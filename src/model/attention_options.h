@@ -115,6 +115,67 @@ struct LatentOptions {
   static LatentOptions of(const ModelConfig& config);
 };
 
+// Layers with the gated delta rule (nn/delta_attention.h) in place of attention, with
+// Megatron-core's flags.
+struct DeltaFacts {
+  std::int64_t attention_every = 4;  // layers N, 2 N, ... have attention
+  std::int64_t key_heads = 16;       // of queries and keys
+  std::int64_t value_heads = 32;
+  std::int64_t key_size = 128;
+  std::int64_t value_size = 128;
+  std::int64_t width = 4;  // of the convolution
+
+  // Whether layer `layer` has the rule.
+  bool in_layer(std::int64_t layer) const { return (layer + 1) % attention_every != 0; }
+  // Channels of queries, keys and values.
+  std::int64_t convolved() const { return 2 * key_heads * key_size + value_heads * value_size; }
+  bool operator==(const DeltaFacts&) const = default;
+};
+
+// Throws Error(kUsage) that names the flag of the first field that is invalid, or that such models
+// do not have.
+void check_delta(const ModelConfig& config);
+
+struct DeltaOptions {
+  std::optional<std::int64_t> attention_every, key_heads, value_heads, key_size, value_size, width;
+  bool output_gate = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"linear-attention-freq",
+             "N: layers N, 2 N, ... have attention, the others the gated delta rule (Qwen3-Next; "
+             "default: that of the family, else all have attention)",
+             same},
+      attention_every);
+    v(Option{"linear-num-key-heads", "gated delta rule: heads of queries and keys (default: 16)",
+             same},
+      key_heads);
+    v(Option{"linear-num-value-heads",
+             "gated delta rule: heads of values, a multiple of those of keys (default: 32)", same},
+      value_heads);
+    v(Option{"linear-key-head-dim",
+             "gated delta rule: channels of each query and key (default: 128)", same},
+      key_size);
+    v(Option{"linear-value-head-dim", "gated delta rule: channels of each value (default: 128)",
+             same},
+      value_size);
+    v(Option{"linear-conv-kernel-dim",
+             "gated delta rule: rows that the convolution before it reads (default: 4)", same},
+      width);
+    v(Option{"attention-output-gate",
+             "multiply what attention gives with the sigmoid of a gate of each channel "
+             "(Qwen3-Next)",
+             same},
+      output_gate);
+  }
+
+  // Throws Error(kUsage) that names the flag.
+  void apply(ModelConfig& config) const;
+  // The options whose apply() gives the values of `config`.
+  static DeltaOptions of(const ModelConfig& config);
+};
+
 struct AttentionOptions {
   std::optional<std::string> positions;
   std::optional<std::int64_t> window_before, window_after;
@@ -127,6 +188,7 @@ struct AttentionOptions {
   std::optional<std::int64_t> alibi_type;
   std::optional<std::string> softmax;
   LatentOptions latent;
+  DeltaOptions delta;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -188,6 +250,7 @@ struct AttentionOptions {
     v(Option{"triangle-block-size", "number of rows per block of --triangle-attn (default: 512)"},
       triangle_block_size);
     latent.visit(v);
+    delta.visit(v);
   }
 
   bool has_prefix() const { return sparse_mode == 5 || sparse_mode == 6; }

@@ -29,6 +29,7 @@ AttentionShape attention_shape(const ModelConfig& config, const Block::Place& pl
       .head_size = config.head_size,
       .output_bias = config.output_bias,
       .qkv_biases = config.qkv_biases,
+      .output_gate = config.output_gate,
       .soft_cap = config.attention_soft_cap,
       .softmax = config.softmax,
       .rotary = config.rotary_pairs ? Rotary::Convention::kPairs : Rotary::Convention::kHalves,
@@ -107,11 +108,28 @@ BranchInitialization branch_weights(const ModelConfig& config) {
   return {.input = input_weights(config), .output = residual_weights(config)};
 }
 
-std::variant<Attention, LatentAttention> make_attention(ParameterList& parameters,
-                                                        const Shard& shard,
-                                                        const ModelConfig& config,
-                                                        const Block::Place& place,
-                                                        const Adapters& adapters) {
+DeltaShape delta_shape(const ModelConfig& config) {
+  const DeltaFacts& facts = *config.delta;
+  return {.hidden = config.hidden,
+          .key_heads = facts.key_heads,
+          .value_heads = facts.value_heads,
+          .key_size = facts.key_size,
+          .value_size = facts.value_size,
+          .width = facts.width,
+          .norm_eps = config.norm_eps,
+          .output_factor = config.branch_factor,
+          .hidden_dropout = config.hidden_dropout};
+}
+
+std::variant<Attention, LatentAttention, DeltaAttention> make_attention(ParameterList& parameters,
+                                                                        const Shard& shard,
+                                                                        const ModelConfig& config,
+                                                                        const Block::Place& place,
+                                                                        const Adapters& adapters) {
+  if (config.has_states(place.stack.facts_of(place.index))) {
+    return DeltaAttention(parameters, shard, layer_name(place, "delta"), delta_shape(config),
+                          branch_weights(config));
+  }
   const std::string name = layer_name(place, "attention");
   const AttentionShape shape = attention_shape(config, place, adapters);
   if (!config.latent) return Attention(parameters, shard, name, shape, branch_weights(config));

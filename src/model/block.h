@@ -13,6 +13,7 @@
 #include "model/config.h"
 #include "nn/attention.h"
 #include "nn/cross_attention.h"
+#include "nn/delta_attention.h"
 #include "nn/expert_mlp.h"
 #include "nn/latent_attention.h"
 #include "nn/mlp.h"
@@ -70,7 +71,7 @@ class Block {
   bool parallel_;
   DType dtype_;
   std::optional<Norm> attention_norm_;  // none: branches without norms at their beginning
-  std::variant<Attention, LatentAttention> attention_;
+  std::variant<Attention, LatentAttention, DeltaAttention> attention_;
   std::optional<Norm> cross_norm_;
   std::optional<CrossAttention> cross_;
   std::optional<Norm> mlp_norm_;  // none: the same, or a parallel residual with one norm

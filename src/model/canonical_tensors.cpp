@@ -68,6 +68,27 @@ void add_latent_attention(std::vector<CanonicalShape>& list, const ModelConfig& 
   add_linear(list, at + ".output", {config.hidden, config.heads * facts.value}, config.output_bias);
 }
 
+void add_delta(std::vector<CanonicalShape>& list, const ModelConfig& config,
+               const std::string& at) {
+  const DeltaFacts& facts = *config.delta;
+  const std::int64_t keys = facts.key_heads * facts.key_size;
+  const std::int64_t values = facts.value_heads * facts.value_size;
+  for (const auto& [name, rows] : {std::pair{".query", keys},
+                                   {".key", keys},
+                                   {".value", values},
+                                   {".gate", values},
+                                   {".strength", facts.value_heads},
+                                   {".decay", facts.value_heads}})
+    add_linear(list, at + name, {rows, config.hidden}, false);
+  list.push_back({at + ".query_filter", {keys, facts.width}});
+  list.push_back({at + ".key_filter", {keys, facts.width}});
+  list.push_back({at + ".value_filter", {values, facts.width}});
+  list.push_back({at + ".rate", {facts.value_heads}});
+  list.push_back({at + ".decay_bias", {facts.value_heads}});
+  list.push_back({at + ".norm.weight", {facts.value_size}});
+  add_linear(list, at + ".output", {config.hidden, values}, false);
+}
+
 void add_attention(std::vector<CanonicalShape>& list, const ModelConfig& config,
                    const std::string& at) {
   if (config.latent) return add_latent_attention(list, config, at);
@@ -76,6 +97,8 @@ void add_attention(std::vector<CanonicalShape>& list, const ModelConfig& config,
   add_linear(list, at + ".query", {queries, config.hidden}, config.qkv_biases);
   add_linear(list, at + ".key", {keys, config.hidden}, config.qkv_biases);
   add_linear(list, at + ".value", {keys, config.hidden}, config.qkv_biases);
+  if (config.output_gate)
+    add_linear(list, at + ".gate", {queries, config.hidden}, config.qkv_biases);
   add_linear(list, at + ".output", {config.hidden, queries}, config.output_bias);
   if (config.softmax == SoftmaxKind::kLearnable) list.push_back({at + ".sinks", {config.heads}});
 }
@@ -109,11 +132,15 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     if (config.positions == PositionKind::kRelative)
       add(prefix + "distance.weight", {config.encoder_decoder->buckets, config.heads});
   };
-  const auto layer_of = [&](const std::string& at, bool cross, bool experts) {
+  const auto layer_of = [&](const std::string& at, bool cross, bool experts, bool states = false) {
     norm(at + "attention_norm", config.start_norms);
-    add_attention(list, config, at + "attention");
+    if (states) {
+      add_delta(list, config, at + "delta");
+    } else {
+      add_attention(list, config, at + "attention");
+    }
     norm(at + "attention.end_norm", config.end_norms);
-    if (config.head_norms && !config.latent) {
+    if (config.head_norms && !config.latent && !states) {
       const bool joint = config.joint_head_norms;
       add(at + "attention.query_norm.weight", {joint ? queries : config.head_size});
       add(at + "attention.key_norm.weight", {joint ? keys : config.head_size});
@@ -133,7 +160,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   distances("");
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     layer_of(fmt::format("layers.{}.", layer), config.encoder_decoder.has_value(),
-             config.has_experts(layer));
+             config.has_experts(layer), config.has_states(layer));
   norm("final_norm", !post_norm);
   for (std::int64_t layer = 0; layer < config.mtp_layers; ++layer) {
     const std::string at = fmt::format("mtp.layers.{}.", layer);

@@ -24,6 +24,10 @@ void check_size(const ModelConfig& c) {
     block += (of(c.latent->query_rank) + of(c.latent->rank)) *
              (of(c.hidden) + 2 * of(c.heads) * of(c.head_size));
   }
+  if (c.delta) {
+    block += of(c.hidden) * (2 * of(c.delta->key_heads) * of(c.delta->key_size) +
+                             3 * of(c.delta->value_heads) * of(c.delta->value_size));
+  }
   const double all = of(c.layers) * block +
                      of(c.hidden) * (2 * of(c.vocabulary) + of(c.max_positions)) +
                      of(c.max_positions) * of(c.head_size);
@@ -74,6 +78,7 @@ void check_later(const ModelConfig& c) {
   refuse(c.labels > 0, "a model with a head for labels or rewards");
   refuse(c.prefix, "masks that show later tokens (--sparse-mode 5 and 6)");
   refuse(c.embedding_norm, "a model with --embed-layernorm");
+  refuse(c.delta.has_value(), "a model with layers of the gated delta rule");
 }
 
 // Refuses factors that are no numbers above 0, and what encoders do not have.
@@ -166,6 +171,7 @@ void ModelConfig::check() const {
   probability(attention_dropout, "--attention-dropout");
   check_positive("--norm-epsilon", norm_eps);
   check_latent(*this);
+  check_delta(*this);
   check_rotary(*this);
   if (normalized_head && tied) {
     throw Error(Fault::kUsage,
@@ -205,7 +211,22 @@ std::int64_t attention_matrices(const ModelConfig& c) {
     return queries + c.hidden * (l.rank + l.turned) + l.rank * c.heads * (l.own + l.value) +
            c.heads * l.value * c.hidden;
   }
-  return c.hidden * c.head_size * (c.heads + 2 * c.groups) + c.heads * c.head_size * c.hidden;
+  return c.hidden * c.head_size * ((c.output_gate ? 2 : 1) * c.heads + 2 * c.groups) +
+         c.heads * c.head_size * c.hidden;
+}
+
+// What a layer with states has more elements in its matrices than one with attention.
+std::int64_t more_in_state_layer(const ModelConfig& c) {
+  if (!c.delta) return 0;
+  const DeltaFacts& d = *c.delta;
+  const std::int64_t values = d.value_heads * d.value_size;
+  return c.hidden * (2 * d.key_heads * d.key_size + 3 * values + 2 * d.value_heads) -
+         attention_matrices(c);
+}
+
+// The parameters of a layer with states that are in no matrix: filters, gates and the norm.
+std::int64_t rest_of_state_layer(const DeltaFacts& d) {
+  return d.convolved() * d.width + 2 * d.value_heads + d.value_size;
 }
 
 std::int64_t mlp_matrices(const ModelConfig& c, std::int64_t width) {
@@ -231,12 +252,14 @@ ModelConfig with_later_blocks(const ModelConfig& c) {
 // Of the matrices of all blocks, `experts` of them where there are experts: all, or those that a
 // token is multiplied with.
 std::int64_t matrices_of_blocks(const ModelConfig& c, std::int64_t experts) {
-  if (!c.experts) return c.layers * block_matrices(c);
+  const std::int64_t more = c.state_layers() * more_in_state_layer(c);
+  if (!c.experts) return c.layers * block_matrices(c) + more;
   const ExpertFacts& facts = *c.experts;
   const std::int64_t with_experts =
       attention_matrices(c) + c.hidden * (facts.experts + (facts.shared_gate ? 1 : 0)) +
       mlp_matrices(c, experts * c.expert_ffn_hidden() + facts.shared_ffn_hidden);
-  return c.expert_layers() * with_experts + std::ssize(facts.dense_layers) * block_matrices(c);
+  return c.expert_layers() * with_experts + std::ssize(facts.dense_layers) * block_matrices(c) +
+         more;
 }
 
 std::int64_t mlp_biases(const ModelConfig& c, std::int64_t width) {
@@ -280,19 +303,22 @@ std::int64_t ModelConfig::parameters() const {
            mtp_layers * (2 * hidden * hidden + 3 * norm_size);
   // Without matrices.
   std::int64_t block = ((end_norms ? 2 : 0) + (!start_norms ? 0 : single_norm ? 1 : 2)) * norm_size;
-  if (qkv_biases) block += head_size * (heads + 2 * groups);
+  std::int64_t attention = 0;
+  if (qkv_biases) attention += head_size * ((output_gate ? 2 : 1) * heads + 2 * groups);
   if (head_norms) {
-    block += latent             ? latent->query_rank + latent->rank
-             : joint_head_norms ? (heads + groups) * head_size
-                                : 2 * head_size;
+    attention += latent             ? latent->query_rank + latent->rank
+                 : joint_head_norms ? (heads + groups) * head_size
+                                    : 2 * head_size;
   }
-  if (output_bias) block += hidden;
-  if (softmax == SoftmaxKind::kLearnable) block += heads;
+  if (output_bias) attention += hidden;
+  if (softmax == SoftmaxKind::kLearnable) attention += heads;
+  block += attention;
   const std::int64_t head = labels > 0 ? labels : tied ? 0 : vocabulary;
   std::int64_t ends = (vocabulary + head) * hidden + norm_size;
   if (positions == PositionKind::kLearned) ends += max_positions * hidden;
   if (embedding_norm) ends += norm_size;
   if (head_bias) ends += vocabulary;
+  if (delta) ends += state_layers() * (rest_of_state_layer(*delta) - attention);
   if (encoder) {
     // The head's linear, norm and bias; the table of types; pooler and head of pairs. The norm at
     // the end of the blocks is in post-norm form that of the embedding.
@@ -334,6 +360,7 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t 
   const auto s = static_cast<double>(sequence);
   double pairs = 0;
   for (std::int64_t layer = 0; layer < layers + mtp_layers; ++layer) {
+    if (has_states(layer)) continue;
     const std::optional<std::int64_t> window = window_of(std::min(layer, layers - 1));
     const double w = window ? std::min(static_cast<double>(*window) + 1, s) : s;
     pairs += w - w * w / (2 * s);
@@ -342,7 +369,14 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t 
     pairs *= 2;  // every token sees all
   }
   const std::int64_t channels = head_size + (latent ? latent->value : head_size);
-  return products + 2.0 * static_cast<double>(heads * channels) * pairs;
+  double of_states = 0;  // of the calls (kernels/recurrent)
+  if (delta) {
+    of_states =
+        static_cast<double>(state_layers()) *
+        (2.0 * static_cast<double>(delta->convolved() * delta->width) +
+         6.0 * static_cast<double>(delta->value_heads * delta->value_size * delta->key_size));
+  }
+  return products + of_states + 2.0 * static_cast<double>(heads * channels) * pairs;
 }
 
 }  // namespace piton

@@ -102,6 +102,9 @@ struct ModelConfig {
   double mtp_loss_factor = 0.1;
   // In place of grouped queries. Then head_size is that of queries and keys, and groups = heads.
   std::optional<LatentFacts> latent;
+  // Most layers have the gated delta rule in place of attention.
+  std::optional<DeltaFacts> delta;
+  bool output_gate = false;  // of attention (nn/attention.h)
   // None of these two: a decoder.
   std::optional<EncoderFacts> encoder;
   std::optional<EncoderDecoderFacts> encoder_decoder;  // `layers` are those of its decoder
@@ -125,6 +128,9 @@ struct ModelConfig {
     const bool full = full_attention_every > 0 && (layer + 1) % full_attention_every == 0;
     return full ? std::nullopt : window_before;
   }
+  // Whether layer `layer` has states in place of keys and values.
+  bool has_states(std::int64_t layer) const { return delta && delta->in_layer(layer); }
+  std::int64_t state_layers() const { return delta ? layers - layers / delta->attention_every : 0; }
   // Whether rotary positions rotate the heads of layer `layer`.
   bool rotates(std::int64_t layer) const {
     return positions == PositionKind::kRotary &&
@@ -217,7 +223,8 @@ struct ModelOptions {
              same},
       model);
     v(Option{"model-family",
-             "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, glm4_moe, "
+             "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, qwen3_5, "
+             "qwen3_next, glm4_moe, "
              "deepseek_v2, deepseek_v3, gemma, gpt_oss, granite, olmo2, gptj, phi, bert, an "
              "encoder, or t5, an encoder and a decoder (default: that of --model, else gpt2)",
              same},

@@ -32,6 +32,8 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "qwen3") return qwen3_facts();
   if (family == "qwen2_moe") return qwen2_moe_facts();
   if (family == "qwen3_moe") return qwen3_moe_facts();
+  if (family == "qwen3_5") return qwen3_5_facts();
+  if (family == "qwen3_next") return qwen3_next_facts();
   if (family == "deepseek_v2") return deepseek_v2_facts();
   if (family == "deepseek_v3") return deepseek_v3_facts();
   if (family == "gemma") return gemma_facts();
@@ -43,9 +45,10 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "bert") return bert_facts();
   if (family == "t5") return t5_facts();
   const std::vector<std::string> known{
-      "gpt2",      "gpt_neox",  "bloom",    "llama",       "mixtral",     "qwen2", "qwen3",
-      "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v2", "deepseek_v3", "gemma", "gpt_oss",
-      "gptj",      "phi",       "granite",  "olmo2",       "bert",        "t5"};
+      "gpt2",        "gpt_neox",    "bloom",     "llama",   "mixtral",    "qwen2",
+      "qwen3",       "qwen2_moe",   "qwen3_moe", "qwen3_5", "qwen3_next", "glm4_moe",
+      "deepseek_v2", "deepseek_v3", "gemma",     "gpt_oss", "gptj",       "phi",
+      "granite",     "olmo2",       "bert",      "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

@@ -22,6 +22,8 @@ ModelConfig mixtral_facts();
 ModelConfig glm4_moe_facts();
 ModelConfig qwen2_moe_facts();
 ModelConfig qwen3_moe_facts();
+ModelConfig qwen3_5_facts();
+ModelConfig qwen3_next_facts();
 ModelConfig deepseek_v2_facts();
 ModelConfig deepseek_v3_facts();
 ModelConfig gemma_facts();

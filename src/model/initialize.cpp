@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "base/random/philox.h"
@@ -12,9 +13,11 @@ namespace {
 
 constexpr std::int64_t kChunk = 1024;  // normals drawn at once
 
-// Word index mod 4 of block index / 4 as a number between -bound and bound, without these.
-template <typename T>
-void fill_uniform(T* to, std::int64_t count, std::int64_t first, double bound, PhiloxKey key) {
+// Word index mod 4 of block index / 4 as a number between -1 and 1, without these, and what
+// `value` makes of it.
+template <typename T, typename Value>
+void fill_uniform(T* to, std::int64_t count, std::int64_t first, PhiloxKey key,
+                  const Value& value) {
   PhiloxBlock words{};
   for (std::int64_t index = first; index < first + count; ++index) {
     if (index == first || index % 4 == 0) {
@@ -23,7 +26,7 @@ void fill_uniform(T* to, std::int64_t count, std::int64_t first, double bound, P
           key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 1});
     }
     const double turn = (words[static_cast<std::size_t>(index % 4)] + 0.5) * 0x1p-31 - 1;
-    to[index - first] = rounded<T>(bound * turn);
+    to[index - first] = rounded<T>(value(turn));
   }
 }
 
@@ -34,7 +37,16 @@ void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& i
   if (initialization.kind == Initialization::Kind::kXavier ||
       initialization.kind == Initialization::Kind::kUniform) {
     PITON_ASSERT(initialization.bound > 0, "a uniform tensor without a bound");
-    return fill_uniform(to, count, first, initialization.bound, key);
+    return fill_uniform(to, count, first, key,
+                        [&](double turn) { return initialization.bound * turn; });
+  }
+  if (initialization.kind == Initialization::Kind::kLogUniform) {
+    const double half = (initialization.bound - initialization.lowest) / 2;
+    PITON_ASSERT(half > 0 && initialization.lowest > 0, "logarithms of numbers from {} to {}",
+                 initialization.lowest, initialization.bound);
+    return fill_uniform(to, count, first, key, [&](double turn) {
+      return std::log(initialization.lowest + half * (turn + 1));
+    });
   }
   if (initialization.kind != Initialization::Kind::kNormal) {
     std::fill(to, to + count,

@@ -9,6 +9,8 @@ namespace piton {
 
 LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const Adapters& adapters)
     : dtype_(of.config.dtype),
+      delta_(of.config.delta),
+      ranks_(of.shard.size()),
       groups_(of.config.groups / of.shard.size()),
       head_size_(of.config.head_size),
       stage_(of.place.stage()),
@@ -42,8 +44,14 @@ Value LayerStack::forward(Context& context, const Value& x, const ModelInput& in
       const bool again = !is_recomputed(i) && recompute_.parts_again().attention;
       group.attention.push_back(input_of(layer));
       group.attention.back().recompute = again;
-      if (input.cache != nullptr)
-        group.attention.back().cache = input.cache->layer(cached_after_ + layer);
+      if (input.cache != nullptr) {
+        AttentionInput& last = group.attention.back();
+        if (input.cache->is_state_layer(cached_after_ + layer)) {
+          last.states = input.cache->state_layer(cached_after_ + layer);
+        } else {
+          last.cache = input.cache->layer(cached_after_ + layer);
+        }
+      }
       group.cross.push_back({.batch = input.samples, .recompute = again});
       if (crosses_ && input.cache != nullptr)
         group.cross.back().cache = input.cache->source().layer(layer);
@@ -56,6 +64,15 @@ Value LayerStack::forward(Context& context, const Value& x, const ModelInput& in
 
 void LayerStack::add_layers(KvCache& cache) const {
   for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
+    if (has_states(layer)) {
+      cache.add_state_layer(cached_after_ + layer, {.dtype = dtype_,
+                                                    .rows = delta_->width - 1,
+                                                    .channels = delta_->convolved() / ranks_,
+                                                    .heads = delta_->value_heads / ranks_,
+                                                    .keys = delta_->key_size,
+                                                    .values = delta_->value_size});
+      continue;
+    }
     cache.add_layer(cached_after_ + layer, dtype_, groups_, head_size_);
     if (crosses_) cache.source().add_layer(layer, dtype_, groups_, head_size_);
   }
@@ -67,6 +84,8 @@ void LayerStack::write_source(Context& context, const Tensor& source, KvCache& c
         context, source, cache.source().layer(layer), cache.source().slots());
   }
 }
+
+bool LayerStack::has_states(std::int64_t layer) const { return delta_ && delta_->in_layer(layer); }
 
 // Whether block `index` of this chunk is computed again in backward.
 bool LayerStack::is_recomputed(std::size_t index) const {

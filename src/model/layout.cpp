@@ -85,6 +85,7 @@ void ModelLayout::check_context(const ModelConfig& config) const {
   };
   refuse(config.prefix, "--sparse-mode 5 or 6");
   refuse(config.alibi_table(), "--alibi-fusion-attn-type 3");
+  refuse(config.delta.has_value(), "--linear-attention-freq, whose layers read rows in order");
   if (options.context_exchange != ContextExchange::kHeads) return;
   const int t = mesh->size(Axis::kTensor);
   for (const auto& [value, what] :
@@ -160,6 +161,10 @@ void ModelLayout::check(const ModelConfig& config, int chunks) const {
     divides(config.expert_ffn_hidden(), "columns of an expert", "--moe-ffn-hidden-size");
     divides(config.experts->shared_ffn_hidden, "columns of the MLP that all tokens share",
             "--moe-shared-expert-intermediate-size");
+  }
+  if (config.delta) {
+    divides(config.delta->key_heads, "heads of keys of the gated delta rule",
+            "--linear-num-key-heads");
   }
   check_context(config);
   check_experts(config);

@@ -42,12 +42,16 @@ std::map<std::string, Names> targets_of_encoder(const ModelConfig& config) {
 }
 
 // From the name of a module to the linears of a layer ("attention.query"), or to an encoder's
-// pooler. Experts have no adapters, nor have the linears of latent attention before its output.
+// pooler. Experts have no adapters, nor have the linears of latent attention before its output, and
+// all of layers with the gated delta rule and of attention with a gate.
 std::map<std::string, Names> targets_of(const ModelConfig& config) {
   std::map<std::string, Names> targets;
   const auto add = [&](std::initializer_list<const char*> names, Names linears) {
     if (config.experts)
       std::erase_if(linears, [](const std::string& one) { return one.starts_with("mlp."); });
+    // Most layers have others, and a query is one module with its gate.
+    if (config.delta || config.output_gate)
+      std::erase_if(linears, [](const std::string& one) { return one.starts_with("attention."); });
     if (config.latent) {
       std::erase_if(linears, [](const std::string& one) {
         return one.starts_with("attention.") && one != "attention.output";
@@ -162,7 +166,9 @@ std::set<std::string> linears_of(const ModelConfig& config, const Names& target_
     if (found == targets.end()) {
       throw Error(
           Fault::kUsage, "--lora-target-modules: this model has no {}{}; wanted some of {}", target,
-          config.latent    ? ", and of multi-latent attention the output alone has adapters yet"
+          config.delta || config.output_gate
+              ? ", and the gated delta rule and attention with a gate have no adapters yet"
+          : config.latent  ? ", and of multi-latent attention the output alone has adapters yet"
           : config.experts ? ", and experts have no adapters yet"
                            : "",
           fmt::join(names_of(targets), ", "));

@@ -408,6 +408,7 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
     case ActivationKind::kGeluErf:
       options.activation = config.gated ? "geglu-erf" : "gelu-erf";
       break;
+    case ActivationKind::kSigmoid:  // of gates alone
     case ActivationKind::kGeluFast:
       options.activation = config.gated ? "quick-geglu" : "gelu-fast";
       break;

@@ -4,7 +4,9 @@
 // LLaMA with a larger rotary base. Versions up to 2.5 have biases of query, key and value; version
 // 3 has norms of each head of query and key instead. Qwen 3 MoE is version 3 with experts. Qwen 2
 // MoE is version 2 with experts, whose weights are those among all of them, and with an MLP next to
-// them whose rows have a gate.
+// them whose rows have a gate. Qwen3-Next (and 3.5, without experts) has the gated delta rule in
+// three of four layers, a gate of attention in the others, gains of norms around 1, and rotates a
+// quarter of each head.
 namespace piton {
 
 ModelConfig qwen2_facts() {
@@ -35,6 +37,24 @@ ModelConfig qwen3_moe_facts() {
   ModelConfig config = qwen3_facts();
   config.family = "qwen3_moe";
   config.experts = {.experts = 128, .choices = 8};
+  return config;
+}
+
+ModelConfig qwen3_5_facts() {
+  ModelConfig config = qwen3_facts();
+  config.family = "qwen3_5";
+  config.rotary_base = 1e7;
+  config.rotary_share = 0.25;
+  config.gains_from_one = true;
+  config.output_gate = true;
+  config.delta.emplace();
+  return config;
+}
+
+ModelConfig qwen3_next_facts() {
+  ModelConfig config = qwen3_5_facts();
+  config.family = "qwen3_next";
+  config.experts = {.experts = 512, .choices = 10, .shared_ffn_hidden = 512, .shared_gate = true};
   return config;
 }
 

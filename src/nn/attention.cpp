@@ -32,6 +32,14 @@ void write_keys(Context& context, const CacheView& cache, const AttentionRows& r
   write(cache.values, cache.value_scales, rows.v);
 }
 
+std::vector<RowPart> projected_parts(const std::string& name, const AttentionShape& shape) {
+  std::vector<RowPart> parts{{name + ".query", shape.heads * shape.head_size},
+                             {name + ".key", shape.groups * shape.head_size},
+                             {name + ".value", shape.groups * shape.head_size}};
+  if (shape.output_gate) parts.push_back({name + ".gate", shape.heads * shape.head_size});
+  return parts;
+}
+
 }  // namespace
 
 Value attend_by(Context& context, const AttentionSite& site, const AttentionRows& rows,
@@ -71,9 +79,7 @@ Attention::Attention(ParameterList& parameters, const Shard& shard, const std::s
       attention_site_(name + ".dropout"),
       output_site_(name + ".output.dropout"),
       qkv_(parameters, shard, name + ".qkv",
-           {.parts = {{name + ".query", shape.heads * shape.head_size},
-                      {name + ".key", shape.groups * shape.head_size},
-                      {name + ".value", shape.groups * shape.head_size}},
+           {.parts = projected_parts(name, shape),
             .in = shape.hidden,
             .bias = shape.qkv_biases,
             .initialization = initialization.input,
@@ -112,8 +118,9 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   const std::int64_t heads = shape_.heads / shard_.size();
   const std::int64_t groups = shape_.groups / shard_.size();
   const std::int64_t d = shape_.head_size;
-  const std::vector<Value> parts =
-      split_columns(context, qkv_.forward(context, x), {heads * d, groups * d, groups * d});
+  std::vector<std::int64_t> widths{heads * d, groups * d, groups * d};
+  if (shape_.output_gate) widths.push_back(heads * d);
+  const std::vector<Value> parts = split_columns(context, qkv_.forward(context, x), widths);
   RotarySettings turn = input.rotary;
   turn.convention = shape_.rotary;
   // [n, heads * d] as [n, heads, d].
@@ -134,7 +141,8 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   const AttentionRows rows{prepared(parts[0], query_norm_), prepared(parts[1], key_norm_),
                            per_head(parts[2])};
 
-  const Value mixed = attend_by(context, {shard_, shape_, attention_site_, sinks_}, rows, input);
+  Value mixed = attend_by(context, {shard_, shape_, attention_site_, sinks_}, rows, input);
+  if (shape_.output_gate) mixed = gated(context, mixed, parts[3], ActivationKind::kSigmoid);
   return output_.forward(context, mixed, &residual,
                          {shape_.hidden_dropout, site_key(context.seed, output_site_),
                           shard_.residual_rows(context.rows, residual.tensor.dim(0))});

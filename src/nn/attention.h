@@ -11,6 +11,7 @@
 #include "nn/norm.h"
 #include "ops/attention.h"
 #include "ops/context/context_attention.h"
+#include "ops/recurrent/delta_rule.h"
 #include "ops/rotary.h"
 
 namespace piton {
@@ -26,6 +27,9 @@ struct AttentionShape {
   std::int64_t head_size = 0;  // d
   bool output_bias = false;    // of the output projection
   bool qkv_biases = false;     // of query, key and value
+  // What the heads give is multiplied by the sigmoid of a gate of each channel, a fourth part of
+  // the projection (Qiu et al. 2025, arXiv:2505.06708).
+  bool output_gate = false;
   // RMS norms of each head of query and key, before rotary or after it; its width is head_size.
   std::optional<NormShape> head_norm;
   bool joint_norms = false;  // then one of all heads of query, and one of all of key
@@ -61,6 +65,7 @@ struct AttentionInput {
   Tensor slopes;                   // fp32 [a/t]: ALiBi slopes of this rank's heads, or empty
   DistanceBias bias;               // of this rank's heads, or empty
   std::optional<CacheView> cache;  // of this layer; x has the rows of its pass
+  StateView states;                // of a layer that has states, in its place
   bool recompute = false;          // AttentionSettings::recompute
 };
 

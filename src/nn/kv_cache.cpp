@@ -43,6 +43,47 @@ void KvCache::add_layer(std::int64_t layer, DType dtype, std::int64_t groups,
   layers_[layer] = {.dtype = dtype, .groups = groups, .head_size = head_size};
 }
 
+void KvCache::add_state_layer(std::int64_t layer, const StateShape& shape) {
+  PITON_ASSERT(!states_.contains(layer) && !layers_.contains(layer),
+               "layer {} is in the cache already", layer);
+  states_[layer] = {.shape = shape, .rows = {}, .states = {}};
+}
+
+std::int64_t KvCache::fork(std::int64_t text) {
+  const std::int64_t added = pages_.add_text(pages_.table(text), pages_.length(text));
+  if (has_states()) forks_.emplace_back(text, added);
+  return added;
+}
+
+void KvCache::make_states(const Context& context, std::int64_t last) {
+  if (!has_states()) return;
+  std::int64_t texts = last + 1;
+  for (const auto& [from, to] : forks_) texts = std::max(texts, to + 1);
+  if (texts > texts_with_states_) {
+    const auto grown = [&](DType dtype, const Shape& shape, const Tensor& before) {
+      const Tensor all = arena_->allocate(dtype, shape, MemoryKind::kActivations);
+      if (before.defined())
+        context.device.copy(all.slice(0, 0, texts_with_states_), before, context.stream);
+      return all;
+    };
+    for (auto& [layer, one] : states_) {
+      const StateShape& s = one.shape;
+      one.rows = grown(s.dtype, {texts, s.rows, s.channels}, one.rows);
+      one.states = grown(sum_dtype(s.dtype), {texts, s.heads, s.keys, s.values}, one.states);
+    }
+    texts_with_states_ = texts;
+    memory_ = std::make_shared<char>();
+  }
+  // In their order: a text may be one that was forked, and whose number another has now.
+  for (const auto& [from, to] : forks_) {
+    for (auto& [layer, one] : states_) {
+      for (const Tensor* all : {&one.rows, &one.states})
+        context.device.copy(all->slice(0, to, 1), all->slice(0, from, 1), context.stream);
+    }
+  }
+  forks_.clear();
+}
+
 void KvCache::grow(const Context& context, std::int64_t pages) {
   PITON_ASSERT(!is_open_, "a cache grows between passes");
   const std::int64_t before = pages_.size();
@@ -72,6 +113,9 @@ std::int64_t KvCache::bytes() const {
   std::int64_t bytes = 0;
   for (const auto& [index, layer] : layers_)
     layer.for_each([&](const Tensor& tensor) { bytes += tensor.bytes(); });
+  for (const auto& [index, layer] : states_) {
+    if (layer.rows.defined()) bytes += layer.rows.bytes() + layer.states.bytes();
+  }
   return bytes;
 }
 
@@ -81,6 +125,7 @@ PassTensors KvCache::open(const Context& context, std::span<const CachePass> tex
   std::vector<std::int32_t> slots;
   std::vector<std::int32_t> begins{0};
   std::vector<std::int32_t> lengths;
+  std::vector<std::int32_t> numbers;  // of texts, which are those of their states
   std::vector<std::pair<std::int32_t, std::int32_t>> copies;
   std::size_t longest = 0;
   rows_ = {};
@@ -92,6 +137,7 @@ PassTensors KvCache::open(const Context& context, std::span<const CachePass> tex
     const std::int64_t begin = one.from.value_or(length);
     const std::int64_t end = begin + one.tokens;
     PITON_ASSERT(begin <= length, "row {} of a text of {} tokens", begin, length);
+    PITON_ASSERT(!has_states() || begin == length, "rows of a text again, from {}", begin);
     pages_.append(one.text, std::max<std::int64_t>(0, end - length), copies);
     const std::vector<std::int32_t>& table = pages_.table(one.text);
     for (std::int64_t position = begin; position < end; ++position) {
@@ -104,6 +150,7 @@ PassTensors KvCache::open(const Context& context, std::span<const CachePass> tex
     }
     begins.push_back(static_cast<std::int32_t>(slots.size()));
     lengths.push_back(static_cast<std::int32_t>(end));
+    if (has_states()) numbers.push_back(static_cast<std::int32_t>(one.text));
     longest = std::max(longest, table.size());
   }
   if (place.pages > 0) {
@@ -124,6 +171,7 @@ PassTensors KvCache::open(const Context& context, std::span<const CachePass> tex
   const std::size_t ends = arrays.add(begins);
   const std::size_t sizes = arrays.add(lengths);
   const std::size_t tables = arrays.add(table);
+  const std::size_t text_numbers = arrays.add(numbers);
   const std::size_t tokens = arrays.add(input.tokens);
   const std::size_t positions = arrays.add(positions_);
   const std::size_t wanted = arrays.add(input.wanted);
@@ -133,6 +181,11 @@ PassTensors KvCache::open(const Context& context, std::span<const CachePass> tex
   rows_.lengths = arrays.tensor(sizes);
   rows_.table = arrays.tensor(tables).reshape({b, static_cast<std::int64_t>(longest)});
   copy_pages(context, copies);
+  if (has_states()) {
+    texts_ = {
+        .begins = rows_.begins, .lengths = rows_.lengths, .slots = arrays.tensor(text_numbers)};
+    make_states(context, *std::ranges::max_element(numbers));
+  }
   if (source_.given()) source_.open(context, n);
   is_open_ = true;
   return {arrays.tensor(tokens), arrays.tensor(positions), arrays.tensor(wanted)};
@@ -157,9 +210,16 @@ CacheView KvCache::layer(std::int64_t layer) const {
   return {one.keys, one.values, rows_, one.key_scales, one.value_scales};
 }
 
+StateView KvCache::state_layer(std::int64_t layer) const {
+  PITON_ASSERT(is_open_, "layer {} of a cache outside of a pass", layer);
+  const States& one = states_.at(layer);
+  return {.rows = one.rows, .states = one.states, .texts = texts_};
+}
+
 void KvCache::close() {
   is_open_ = false;
   rows_ = {};
+  texts_ = {};
 }
 
 }  // namespace piton

@@ -1,4 +1,5 @@
-// Keys and values of the tokens of texts, for each layer of a stage, in pages (nn/cache_pages.h).
+// Keys and values of the tokens of texts, for each layer of a stage, in pages (nn/cache_pages.h);
+// of layers with a state of fixed size, the state of each text.
 //
 // A pass runs the model on tokens that follow those in the cache: any number of any of the texts.
 // open() starts it; each layer writes its keys and values and attends to those of each text;
@@ -15,6 +16,7 @@
 #include "nn/cache_pages.h"
 #include "nn/source_cache.h"
 #include "ops/attention.h"
+#include "ops/recurrent/delta_rule.h"
 
 namespace piton {
 
@@ -64,6 +66,18 @@ class KvCache {
   // `layer`: index among the layers of the whole model. `groups`: key-value heads of this rank,
   // g/t. Before the first page.
   void add_layer(std::int64_t layer, DType dtype, std::int64_t groups, std::int64_t head_size);
+  // A layer with states: the rows before a convolution of w channels wide, and matrices of heads.
+  struct StateShape {
+    DType dtype = DType::kF32;
+    std::int64_t rows = 0;      // w - 1
+    std::int64_t channels = 0;  // c
+    std::int64_t heads = 0;     // hv
+    std::int64_t keys = 0;      // dk
+    std::int64_t values = 0;    // dv
+  };
+  void add_state_layer(std::int64_t layer, const StateShape& shape);
+  // Texts then never forget some of their tokens, nor begin with a part of another text.
+  bool has_states() const { return !states_.empty(); }
   // Grows to `pages` pages; those that exist keep what they hold.
   void grow(const Context& context, std::int64_t pages);
 
@@ -74,13 +88,15 @@ class KvCache {
   // Texts and who holds which page. Append only by open().
   CachePages& pages() { return pages_; }
   const CachePages& pages() const { return pages_; }
+  // Before a pass of these texts, the highest of which is `last`: memory for their states, if there
+  // are any. open() makes it too, when a pass may be under way that is recorded.
+  void make_states(const Context& context, std::int64_t last);
   // Of all layers of this stage, for all pages.
   std::int64_t bytes() const;
   std::int64_t add_text() { return pages_.add_text({}, 0); }
-  // A text that begins as `text` does: all of its tokens so far. Copies nothing.
-  std::int64_t fork(std::int64_t text) {
-    return pages_.add_text(pages_.table(text), pages_.length(text));
-  }
+  // A text that begins as `text` does: all of its tokens so far. Copies no page; states when the
+  // next pass opens.
+  std::int64_t fork(std::int64_t text);
 
   // Starts a pass, whose rows are those of `texts` in order, and adds new tokens to the lengths.
   // Texts are different, with at least one token each. Asserts that there are enough free pages.
@@ -89,12 +105,14 @@ class KvCache {
   // The integers of a pass over n rows of b texts, all of whose logits a pass gives, with p pages a
   // text.
   static std::int64_t integers_of(std::int64_t n, std::int64_t b, std::int64_t p) {
-    return 4 * n + 2 * b + 1 + b * p;
+    return 4 * n + 3 * b + 1 + b * p;
   }
   // Another object after each growth: as long as it is the same, keys and values have the same
   // addresses.
   const std::shared_ptr<const void>& memory() const { return memory_; }
   CacheView layer(std::int64_t layer) const;  // only between open() and close()
+  bool is_state_layer(std::int64_t layer) const { return states_.contains(layer); }
+  StateView state_layer(std::int64_t layer) const;  // as layer()
   void close();
 
   // Of the rows of the open pass: the position, and the length of the text whose rotary angles it
@@ -120,6 +138,11 @@ class KvCache {
         if (tensor->defined()) visit(*tensor);
     }
   };
+  struct States {
+    StateShape shape;
+    Tensor rows;    // StateView
+    Tensor states;  // StateView
+  };
   void copy_pages(const Context& context,
                   std::span<const std::pair<std::int32_t, std::int32_t>> copies);
 
@@ -128,9 +151,13 @@ class KvCache {
   SourceCache source_;
   CachePages pages_;
   std::map<std::int64_t, Layer> layers_;
+  std::map<std::int64_t, States> states_;
+  std::int64_t texts_with_states_ = 0;                        // for how many there is memory
+  std::vector<std::pair<std::int64_t, std::int64_t>> forks_;  // from, to, since the last pass
   std::shared_ptr<const void> memory_ = std::make_shared<char>();
   bool is_open_ = false;
   CacheRows rows_;  // of the open pass, as the next ones
+  TextRows texts_;
   std::vector<std::int32_t> positions_;
   std::vector<std::int64_t> angle_lengths_;
 };

@@ -27,12 +27,14 @@ namespace piton {
 // Initial values of a canonical tensor: zeros, ones, normal numbers with mean 0 and standard
 // deviation `deviation`, or uniform ones from -bound to bound, drawn with base/random/philox.h
 // under the key of the tensor's name. kXavier is uniform with a bound that follows from the shape;
-// whoever makes the parameter sets it.
+// whoever makes the parameter sets it. kLogUniform: logarithms of uniform numbers from `lowest` to
+// `bound`.
 struct Initialization {
-  enum class Kind : std::uint8_t { kZero, kOne, kNormal, kXavier, kUniform };
+  enum class Kind : std::uint8_t { kZero, kOne, kNormal, kXavier, kUniform, kLogUniform };
   Kind kind = Kind::kZero;
   double deviation = 0;
   double bound = 0;
+  double lowest = 0;
 };
 
 // A part of one canonical tensor. It fills rows local_row .. local_row + extent[0] - 1 of the local
@@ -73,7 +75,7 @@ class Parameter {
   int contributions = 0;
   // Matrices of equal size that products read one at a time, one after another: of experts.
   std::int64_t matrices = 1;
-  // Rows are looked up, or are those of the head.
+  // Rows are looked up, are those of the head, or filters of channels: no linear map.
   bool is_table = false;
 
   // Values and gradient in memory, managed by parallel/ (flat buffers) or by a test. `value` is

@@ -8,6 +8,7 @@
 #include "attention_cases.h"
 #include "expert_cases.h"
 #include "float8_cases.h"
+#include "recurrent_cases.h"
 #include "sampling_cases.h"
 #include "sink_cases.h"
 #include "support/tensors.h"
@@ -220,9 +221,9 @@ class CaseList {
   }
 
   void add_activations() {
-    for (const auto kind :
-         {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kGeluFast,
-          ActivationKind::kSilu, ActivationKind::kRelu, ActivationKind::kSquaredRelu}) {
+    for (const auto kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
+                            ActivationKind::kGeluFast, ActivationKind::kSilu, ActivationKind::kRelu,
+                            ActivationKind::kSquaredRelu, ActivationKind::kSigmoid}) {
       for (const std::int64_t n : {0, 1, 9}) {
         for (const std::int64_t f : {1, 33, 100}) {
           for (const bool gated : {false, true}) add_activation(kind, n, f, gated);
@@ -1050,6 +1051,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   for (CallCase& experts : expert_cases(options)) cases.push_back(std::move(experts));
   for (CallCase& float8 : float8_cases(options)) cases.push_back(std::move(float8));
   for (CallCase& sampling : sampling_cases(options)) cases.push_back(std::move(sampling));
+  for (CallCase& recurrent : recurrent_cases(options)) cases.push_back(std::move(recurrent));
   for (CallCase& sinks : sink_cases(options)) cases.push_back(std::move(sinks));
   return cases;
 }

@@ -743,6 +743,81 @@ void add_attentions(std::vector<GradientCheck>& checks) {
   add("bias, behind a cache", behind);
 }
 
+// Two samples of five rows, the second one of two documents.
+Tensor two_samples(bool segments) {
+  if (!segments) return {};
+  return tensor_of(DType::kI32, {10}, std::vector<double>{0, 0, 0, 0, 0, 1, 1, 2, 2, 2});
+}
+
+::testing::AssertionResult check_convolution(Kernels& kernels, bool segments) {
+  Runner run(kernels);
+  TensorSource source(21, /*awkward=*/true);
+  const std::int64_t n = 10, c = 3, w = 4;
+  const Tensor x = source.normal_rows(kDType, {n, c});
+  const Tensor weight = source.normal(kDType, {c, w});
+  const Tensor dy = source.normal(kDType, {n, c});
+  const ConvolutionForward forward{.y = source.unwritten(kDType, {n, c}),
+                                   .x = x,
+                                   .weight = weight,
+                                   .segments = two_samples(segments),
+                                   .samples = 2};
+  const Tensor dx = source.unwritten_rows(kDType, {n, c});
+  const Accumulated dweight(source, {c, w});
+  run(ConvolutionBackward{.dx = dx,
+                          .dweight = dweight.tensor(),
+                          .dy = dy,
+                          .x = x,
+                          .weight = weight,
+                          .segments = forward.segments,
+                          .samples = 2});
+  const auto loss = [&] {
+    run(forward);
+    return weighted_sum(forward.y, dy);
+  };
+  return slopes_agree(loss, {{"x", x, dx}, {"weight", weight, dweight.take()}});
+}
+
+// Two value heads for each key head.
+::testing::AssertionResult check_delta_rule(Kernels& kernels, bool segments) {
+  Runner run(kernels);
+  TensorSource source(22, /*awkward=*/true);
+  const std::int64_t n = 10, keys = 2, values = 4, dk = 3, dv = 2;
+  const DeltaRuleInput in{.q = source.normal_rows(kDType, {n, keys, dk}),
+                          .k = source.normal_rows(kDType, {n, keys, dk}),
+                          .v = source.normal_rows(kDType, {n, values, dv}),
+                          .decay = source.normal_rows(kDType, {n, values}),
+                          .strength = source.normal_rows(kDType, {n, values}),
+                          .rate = source.normal(kDType, {values}, -1, 0.5),
+                          .bias = source.normal(kDType, {values}),
+                          .segments = two_samples(segments),
+                          .samples = 2};
+  const Tensor out = source.unwritten(kDType, {n, values, dv});
+  const Tensor dout = source.normal(kDType, {n, values, dv});
+  const Accumulated drate(source, {values});
+  const Accumulated dbias(source, {values});
+  const DeltaRuleBackward backward{.dq = source.unwritten_rows(kDType, in.q.shape()),
+                                   .dk = source.unwritten_rows(kDType, in.q.shape()),
+                                   .dv = source.unwritten_rows(kDType, in.v.shape()),
+                                   .ddecay = source.unwritten_rows(kDType, in.decay.shape()),
+                                   .dstrength = source.unwritten_rows(kDType, in.decay.shape()),
+                                   .drate = drate.tensor(),
+                                   .dbias = dbias.tensor(),
+                                   .dout = dout,
+                                   .in = in};
+  run(backward);
+  const auto loss = [&] {
+    run(DeltaRuleForward{.out = out, .in = in});
+    return weighted_sum(out, dout);
+  };
+  return slopes_agree(loss, {{"q", in.q, backward.dq},
+                             {"k", in.k, backward.dk},
+                             {"v", in.v, backward.dv},
+                             {"decay", in.decay, backward.ddecay},
+                             {"strength", in.strength, backward.dstrength},
+                             {"rate", in.rate, drate.take()},
+                             {"bias", in.bias, dbias.take()}});
+}
+
 }  // namespace
 
 std::vector<GradientCheck> gradient_checks() {
@@ -762,9 +837,9 @@ std::vector<GradientCheck> gradient_checks() {
                       [=](Kernels& kernels) { return check_rotary(kernels, convention); }});
   }
   add_attentions(checks);
-  for (const auto kind :
-       {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kGeluFast,
-        ActivationKind::kSilu, ActivationKind::kRelu, ActivationKind::kSquaredRelu}) {
+  for (const auto kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
+                          ActivationKind::kGeluFast, ActivationKind::kSilu, ActivationKind::kRelu,
+                          ActivationKind::kSquaredRelu, ActivationKind::kSigmoid}) {
     for (const bool gated : {false, true}) {
       checks.push_back({fmt::format("activation {} gated {}", static_cast<int>(kind), gated),
                         [=](Kernels& kernels) { return check_activation(kernels, kind, gated); }});
@@ -794,6 +869,13 @@ std::vector<GradientCheck> gradient_checks() {
   checks.push_back({"gated sum", check_gated_sum});
   checks.push_back({"head parts", check_head_parts});
   checks.push_back({"linear of experts", check_linear_of_experts});
+  for (const bool segments : {false, true}) {
+    const char* of = segments ? "documents" : "samples";
+    checks.push_back({fmt::format("convolution of {}", of),
+                      [=](Kernels& kernels) { return check_convolution(kernels, segments); }});
+    checks.push_back({fmt::format("delta rule of {}", of),
+                      [=](Kernels& kernels) { return check_delta_rule(kernels, segments); }});
+  }
   return checks;
 }
 

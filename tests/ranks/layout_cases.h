@@ -159,14 +159,16 @@ inline ModelConfig small(const std::string& name) {
   const bool latent = name == "latent";
   const bool factors = name == "factors";
   const bool olmo = name == "joint norms";
+  const bool states = name == "states";
   const bool later = name.starts_with("later tokens");
   const bool later_llama = name == "later tokens, experts";
-  ModelConfig model = preset(alibi || branches || (later && !later_llama)             ? "gpt2-tiny"
-                             : later_llama                                            ? "llama-tiny"
-                             : norms || gemma || experts || latent || factors || olmo ? "llama-tiny"
-                             : post_norm                                              ? "bert-tiny"
-                             : published                                              ? "t5-tiny"
-                                                                                      : name);
+  ModelConfig model =
+      preset(alibi || branches || (later && !later_llama)                       ? "gpt2-tiny"
+             : later_llama                                                      ? "llama-tiny"
+             : norms || gemma || experts || latent || factors || olmo || states ? "llama-tiny"
+             : post_norm                                                        ? "bert-tiny"
+             : published                                                        ? "t5-tiny"
+                                                                                : name);
   if (post_norm) model.encoder->post_norm = true;
   if (published) {
     model.positions = PositionKind::kRelative;
@@ -211,6 +213,16 @@ inline ModelConfig small(const std::string& name) {
     model.head_size = 16;
     model.groups = model.heads;
     model.rotary_pairs = model.head_norms = true;
+  }
+  if (states) {
+    model.delta = {.attention_every = 2,
+                   .key_heads = 4,
+                   .value_heads = 8,
+                   .key_size = 6,
+                   .value_size = 5,
+                   .width = 3};
+    model.gains_from_one = model.head_norms = model.output_gate = true;
+    model.rotary_share = 0.5;
   }
   if (factors) {
     model.embedding_factor = 3;
@@ -292,12 +304,13 @@ inline std::vector<RunLayout> with_split(std::vector<RunLayout> all) {
   return all;
 }
 
-// All layouts that a model can have. Rows of encoders, of prompts and of tables of distances are
-// not divided over context ranks.
+// All layouts that a model can have. Rows of encoders, of prompts, of tables of distances and of
+// states are not divided over context ranks.
 inline std::vector<RunLayout> all_layouts_of(const std::string& model, int ranks) {
   std::vector<RunLayout> all = layouts(ranks);
   if (small(model).encoder_decoder) all = with_split(std::move(all));
-  if (small(model).encoder || small(model).encoder_decoder || small(model).prefix)
+  if (small(model).encoder || small(model).encoder_decoder || small(model).prefix ||
+      small(model).delta)
     std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kContext] > 1; });
   // The balance is one of whole micro-batches, so these are the same in every layout.
   if (small(model).experts && small(model).experts->balance_factor > 0) {

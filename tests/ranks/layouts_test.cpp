@@ -5,7 +5,7 @@
 // soft caps, a window in every second layer), one with latent attention, and one with a window, a
 // norm after its embedding and ALiBi (six heads, so that their slopes are not powers of one
 // number), and one with prompts that see themselves and roots of distances in place of the window;
-// and two with layers that predict later tokens;
+// and two with layers that predict later tokens, and one with layers that have states;
 // and BERT with norms before the branches and after the sums; and T5 in Megatron's and in its
 // published form, with stages of the encoder and of the decoder. A checkpoint of one layout loads
 // under another with the same bits.
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "roots, prompts",
                                          "head norms", "gemma", "parallel branches", "experts",
                                          "experts, balanced", "experts, shared", "experts, biased",
-                                         "sinks", "latent", "factors", "joint norms",
+                                         "sinks", "latent", "states", "factors", "joint norms",
                                          "later tokens", "later tokens, experts", "bert-tiny",
                                          "bert, post-norm", "t5-tiny", "t5, published"));
 
@@ -171,7 +171,8 @@ TEST(Figures, AreTheSameUnderEveryLayout) {
 // Every layout that the two-rank and four-rank runs have, saved after some steps and loaded by one
 // process, and the reverse.
 TEST(Checkpoints, AreTheSameUnderEveryLayout) {
-  for (const char* name : {"gpt2-tiny", "latent", "joint norms", "bert-tiny", "t5-tiny"}) {
+  for (const char* name :
+       {"gpt2-tiny", "latent", "states", "joint norms", "bert-tiny", "t5-tiny"}) {
     const ModelConfig model = small(name);
     const std::filesystem::path from_one = ranks::save_from_one_process(model, "layouts");
     for (const RunLayout& layout : layouts_of(name, ranks::world().size())) {
@@ -218,8 +219,8 @@ TEST(Resume, StepsInTwoPartsAreThoseInOneToTheBit) {
 
 // The plan runs the same code without memory, so the prediction is as good as the counting.
 TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
-  for (const char* name :
-       {"llama-tiny", "latent", "joint norms", "later tokens", "t5-tiny", "t5, published"}) {
+  for (const char* name : {"llama-tiny", "latent", "states", "joint norms", "later tokens",
+                           "t5-tiny", "t5, published"}) {
     const ModelConfig model = small(name);
     const bool both = model.encoder_decoder.has_value();
     std::vector<RunLayout> planned = layouts_of(name, ranks::world().size());

@@ -83,8 +83,11 @@ inline void write_family_folder(const std::filesystem::path& folder, const std::
   set({"num_key_value_heads", "num_kv_heads"}, config.contains("kv_lora_rank") ? 8 : 4);
   set({"intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim"}, 60);
   set({"multi_query"}, false);  // two ranks do not divide one group
-  set({"head_dim"}, 12);
-  if (config.contains("layer_types")) {
+  const bool states = config.contains("linear_num_key_heads");
+  set({"head_dim"}, states ? 16 : 12);  // of which a quarter turns
+  set({"linear_num_key_heads"}, 4);
+  set({"linear_num_value_heads"}, 8);
+  if (config.contains("layer_types") && !states) {
     const auto types = config["layer_types"].get<std::vector<std::string>>();
     config["layer_types"] = {types[0], types[1], types[0], types[1]};  // they alternate
   }

@@ -91,6 +91,12 @@ GOLDEN["qwen3-moe"] = lambda: llama_like("Qwen3Moe", head_dim=12, num_experts=6,
 GOLDEN["phi3-longrope"] = lambda: longrope(12, (4.0, 6.0, 8.0, 9.0))  # which the greedy text outgrows
 GOLDEN["qwen2-moe"] = lambda: llama_like("Qwen2Moe", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=18,
                                          shared_expert_intermediate_size=26, mlp_only_layers=[0])
+# The gated delta rule in three of four layers, with as many heads of values as of keys, or twice as many.
+DELTA = dict(num_hidden_layers=4, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6,
+             linear_value_head_dim=5)
+GOLDEN["qwen3.5"] = lambda: llama_like("Qwen3_5Text", "Qwen3_5", **{**DELTA, "linear_num_value_heads": 2, "linear_value_head_dim": 7})
+GOLDEN["qwen3-next"] = lambda: llama_like("Qwen3Next", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=18,
+                                          shared_expert_intermediate_size=26, **DELTA)
 GOLDEN["gpt-neox"] = lambda: llama_like("GPTNeoX", rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
                                                                      "partial_rotary_factor": 0.5})
 GOLDEN["falcon"] = lambda: llama_like("Falcon", new_decoder_architecture=True, num_kv_heads=2, ffn_hidden_size=53)
@@ -213,6 +219,10 @@ MORE = {
                                            decoder_sparse_step=2, mlp_only_layers=[3], moe_intermediate_size=18),
     "qwen2-moe-normalized": lambda: llama_like("Qwen2Moe", vocabulary=50257, num_experts=5, num_experts_per_tok=2, norm_topk_prob=True,
                                                shared_expert_intermediate_size=8, qkv_bias=False),
+    "qwen3.5-50257": lambda: llama_like("Qwen3_5Text", "Qwen3_5", 50257, attention_bias=True, tie_word_embeddings=True, linear_conv_kernel_dim=2,
+                                        layer_types=["linear_attention", "full_attention"] * 2, **DELTA),
+    "qwen3-next-sparse": lambda: llama_like("Qwen3Next", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=18,
+                                            norm_topk_prob=False, shared_expert_intermediate_size=26, mlp_only_layers=[1], **DELTA),
     "gpt-neox-50257": lambda: llama_like("GPTNeoX", vocabulary=50257),
     "gpt-neox-sequential": lambda: llama_like("GPTNeoX", use_parallel_residual=False, attention_bias=False),
     "falcon-one-norm": lambda: llama_like("Falcon", vocabulary=50257, new_decoder_architecture=True, num_kv_heads=2,

@@ -59,6 +59,8 @@ HfFamily hf_qwen2();
 HfFamily hf_qwen3();
 HfFamily hf_qwen2_moe();
 HfFamily hf_qwen3_moe();
+HfFamily hf_qwen3_5();
+HfFamily hf_qwen3_next();
 HfFamily hf_stablelm();
 HfFamily hf_t5();
 

@@ -304,6 +304,8 @@ std::string hf_activation_name(ActivationKind kind) {
       return "relu";
     case ActivationKind::kSquaredRelu:
       return "relu2";
+    case ActivationKind::kSigmoid:
+      break;
   }
   return "";
 }

@@ -102,4 +102,8 @@ nlohmann::ordered_json gpt2_size_keys(const ModelConfig& model);
 ActivationKind hf_activation(const HfConfig& config, const std::string& key,
                              const std::string& otherwise);
 
+// Qwen's: sets the experts, and the layers and widths that they have. `otherwise`: where keys are
+// absent.
+void set_qwen_experts(const HfConfig& config, ModelConfig& model, const ExpertFacts& otherwise);
+
 }  // namespace piton

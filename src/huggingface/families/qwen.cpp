@@ -52,22 +52,6 @@ ModelConfig qwen3_model(const HfConfig& config) {
   return model;
 }
 
-// Sets the experts, and the layers and widths that they have. `otherwise`: where keys are absent.
-void set_qwen_experts(const HfConfig& config, ModelConfig& model, const ExpertFacts& otherwise) {
-  ExpertFacts facts = hf_experts(config, otherwise);
-  facts.normalized = config.flag("norm_topk_prob", false);
-  const std::int64_t step = config.size("decoder_sparse_step", 1);
-  const std::vector<double> plain = config.numbers("mlp_only_layers");
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const bool named = std::ranges::find(plain, static_cast<double>(layer)) != plain.end();
-    if (named || (layer + 1) % step != 0) facts.dense_layers.push_back(layer);
-  }
-  const std::int64_t width = config.size("moe_intermediate_size", otherwise.ffn_hidden);
-  if (facts.dense_layers.empty()) model.ffn_hidden = width;
-  facts.ffn_hidden = width == model.ffn_hidden ? 0 : width;
-  model.experts = facts;
-}
-
 ModelConfig qwen3_moe_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, qwen3_moe_facts(), {.groups = 4});
   refuse_partial_rotary(config, model);
@@ -149,6 +133,21 @@ nlohmann::ordered_json qwen2_moe_keys(const ModelConfig& model) {
 }
 
 }  // namespace
+
+void set_qwen_experts(const HfConfig& config, ModelConfig& model, const ExpertFacts& otherwise) {
+  ExpertFacts facts = hf_experts(config, otherwise);
+  facts.normalized = config.flag("norm_topk_prob", false);
+  const std::int64_t step = config.size("decoder_sparse_step", 1);
+  const std::vector<double> plain = config.numbers("mlp_only_layers");
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const bool named = std::ranges::find(plain, static_cast<double>(layer)) != plain.end();
+    if (named || (layer + 1) % step != 0) facts.dense_layers.push_back(layer);
+  }
+  const std::int64_t width = config.size("moe_intermediate_size", otherwise.ffn_hidden);
+  if (facts.dense_layers.empty()) model.ffn_hidden = width;
+  facts.ffn_hidden = width == model.ffn_hidden ? 0 : width;
+  model.experts = facts;
+}
 
 HfFamily hf_qwen2() {
   return {.model_types = {"qwen2"},

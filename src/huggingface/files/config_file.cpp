@@ -33,7 +33,30 @@ HfConfig::HfConfig(const std::string& text, std::string where)
 
 HfConfig HfConfig::read(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  return {read_regular_file(path, kLargestFile), path.string()};
+  HfConfig config(read_regular_file(path, kLargestFile), path.string());
+  config.take_language_part();
+  return config;
+}
+
+void HfConfig::take_language_part() {
+  if (!has("text_config") || !has("vision_config")) return;
+  const HfConfig text = object("text_config");
+  Json part = *text.document_;
+  // What both parts have in common.
+  for (const char* key : {"dtype", "torch_dtype", "tie_word_embeddings", "eos_token_id",
+                          "bos_token_id", "pad_token_id", "transformers_version"}) {
+    if (!text.has(key) && has(key)) part[key] = *find(key);
+  }
+  constexpr std::string_view kBoth = "ForConditionalGeneration";
+  Json names = Json::array();
+  for (std::string name : words("architectures")) {
+    if (!name.ends_with(kBoth)) wrong("architectures", fmt::format("names that end in {}", kBoth));
+    names.push_back(name.replace(name.size() - kBoth.size(), kBoth.size(), "ForCausalLM"));
+  }
+  part["architectures"] = std::move(names);
+  text_ = part.dump(2) + "\n";
+  document_ = std::make_shared<const Json>(std::move(part));
+  is_language_part_ = true;
 }
 
 const Json* HfConfig::find(const std::string& key) const {

@@ -20,8 +20,11 @@ class HfConfig {
  public:
   // `where` names the file in messages.
   HfConfig(const std::string& text, std::string where);
-  // Reads folder/config.json.
+  // Reads folder/config.json. Of a model with a vision part, whose language model is described
+  // under "text_config", it has that description alone, as Transformers writes it for the language
+  // model: then is_language_part() is true.
   static HfConfig read(const std::filesystem::path& folder);
+  bool is_language_part() const { return is_language_part_; }
 
   const std::string& where() const { return where_; }
   // The unchanged text of the file.
@@ -54,9 +57,11 @@ class HfConfig {
 
  private:
   HfConfig() = default;
+  void take_language_part();
   const nlohmann::ordered_json* find(const std::string& key) const;
   [[noreturn]] void wrong(const std::string& key, const std::string& wanted) const;
 
+  bool is_language_part_ = false;
   std::string where_;
   std::string prefix_;  // of keys, in messages
   std::string text_;

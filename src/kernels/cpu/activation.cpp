@@ -20,9 +20,11 @@ Activation kind_of(ActivationKind kind) {
     case ActivationKind::kRelu:
       return Activation::kRelu;
     case ActivationKind::kSquaredRelu:
+      return Activation::kSquaredRelu;
+    case ActivationKind::kSigmoid:
       break;
   }
-  return Activation::kSquaredRelu;
+  return Activation::kSigmoid;
 }
 
 namespace {

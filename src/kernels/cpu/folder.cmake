@@ -1,4 +1,4 @@
-file(GLOB attention_sources CONFIGURE_DEPENDS ${path}/attention/*.cpp)
+file(GLOB attention_sources CONFIGURE_DEPENDS ${path}/attention/*.cpp ${path}/recurrent/*.cpp)
 target_sources(${target} PRIVATE ${attention_sources})
 # Large and slow to compile: one by one.
 set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)

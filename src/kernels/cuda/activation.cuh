@@ -34,6 +34,8 @@ __device__ S activated(ActivationKind kind, S x) {
       return x < S(0) ? S(0) : x;
     case ActivationKind::kSquaredRelu:
       return x < S(0) ? S(0) : x * x;
+    case ActivationKind::kSigmoid:
+      return one / (one + exp(-x));
   }
   return 0;
 }
@@ -63,6 +65,10 @@ __device__ S activation_slope(ActivationKind kind, S x) {
       return x > S(0) ? one : S(0);
     case ActivationKind::kSquaredRelu:
       return x < S(0) ? S(0) : x + x;
+    case ActivationKind::kSigmoid: {
+      const S s = one / (one + exp(-x));
+      return s * (one - s);
+    }
   }
   return 0;
 }

@@ -29,6 +29,8 @@ double value(ActivationKind kind, double x) {
       return x < 0 ? 0 : x;  // NaN stays
     case ActivationKind::kSquaredRelu:
       return x < 0 ? 0 : x * x;
+    case ActivationKind::kSigmoid:
+      return 1 / (1 + std::exp(-x));
   }
   return 0;
 }
@@ -57,6 +59,10 @@ double slope(ActivationKind kind, double x) {
       return x > 0 ? 1 : 0;
     case ActivationKind::kSquaredRelu:
       return x < 0 ? 0 : 2 * x;
+    case ActivationKind::kSigmoid: {
+      const double s = 1 / (1 + std::exp(-x));
+      return s * (1 - s);
+    }
   }
   return 0;
 }

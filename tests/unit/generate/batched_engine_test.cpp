@@ -100,6 +100,28 @@ TEST(BatchedEngine, GivesEachRequestItsTokensUnderAnyLimits) {
   }
 }
 
+// Texts wait, begin, and begin again after they lost their place; no beginning is shared.
+TEST(BatchedEngine, GivesEachRequestItsTokensOfAModelWithStates) {
+  Loaded loaded(test::small_model_with_states());
+  const std::vector<DecodingRequest> requests = various_requests();
+  const auto wanted = oracles(loaded.inference, requests);
+  for (const DecodingLimits& limits :
+       {DecodingLimits{}, DecodingLimits{.texts = 2, .prompt_tokens = 7},
+        DecodingLimits{.cache_tokens = 400}}) {
+    SCOPED_TRACE(
+        fmt::format("{} texts, {} tokens of the cache", limits.texts, limits.cache_tokens));
+    const auto engine = make_batched_engine(loaded.inference, limits);
+    for (int round = 0; round < 2; ++round) {
+      for (const DecodingRequest& request : requests) engine->submit(request);
+      const auto first = static_cast<std::int64_t>(round * requests.size());
+      Texts texts = run(*engine);
+      for (std::size_t i = 0; i < requests.size(); ++i)
+        EXPECT_EQ(texts[first + static_cast<std::int64_t>(i)], wanted[i]) << "request " << i;
+    }
+    EXPECT_EQ(engine->counts().reused_tokens, 0);
+  }
+}
+
 // Three tokens of one residue class, then the end.
 class EveryFifth final : public TokenConstraint {
  public:

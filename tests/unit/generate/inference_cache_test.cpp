@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "support/errors.h"
 #include "unit/generate/small_engine.h"
@@ -86,6 +87,52 @@ TEST(CacheOfCodes, IsSmallAndNearTheFullOne) {
   }
   EXPECT_LT(std::sqrt(distances / squares), 0.02);
   EXPECT_GT(distances, 0) << "nothing was rounded";
+}
+
+// Of a text that is forked, while another takes the number of the one that it was forked from.
+TEST(StatesOfTexts, AreThoseOfAllTheirTokens) {
+  Loaded loaded(test::small_model_with_states());
+  Inference& inference = loaded.inference;
+  KvCache cache = inference.make_cache();
+  std::map<std::int64_t, std::vector<std::int32_t>> texts;
+  const auto read = [&](const std::map<std::int64_t, std::vector<std::int32_t>>& more) {
+    std::vector<TextTokens> parts;
+    std::vector<std::int32_t> last;
+    for (const auto& [text, ids] : more) {
+      parts.push_back({.text = text, .ids = ids});
+      last.push_back(static_cast<std::int32_t>(ids.size()) - 1 +
+                     (last.empty() ? 0 : last.back() + 1));
+      texts[text].insert(texts[text].end(), ids.begin(), ids.end());
+    }
+    const Tensor split = inference.logits(parts, last, cache);
+    const std::vector<float> logits = inference.whole_vocabulary(split);
+    std::size_t row = 0;
+    for (const auto& [text, ids] : more) {
+      const std::vector<std::int32_t> end{static_cast<std::int32_t>(texts[text].size()) - 1};
+      const std::vector<float> whole =
+          inference.whole_vocabulary(inference.logits(texts[text], 1, end));
+      for (std::size_t i = 0; i < whole.size(); ++i)
+        ASSERT_NEAR(logits[row * whole.size() + i], whole[i], 2e-4) << "text " << text;
+      ++row;
+    }
+  };
+  const std::int64_t first = cache.add_text();
+  read({{first, prompt_of(9)}});
+  const std::int64_t second = cache.fork(first);
+  texts[second] = texts[first];
+  cache.pages().remove_text(first);
+  const std::int64_t third = cache.fork(second);
+  ASSERT_EQ(third, first);
+  texts[third] = texts[second];
+  read({{third, {1}}, {second, {2, 3, 4, 5}}});
+  const std::int64_t fourth = cache.fork(third);
+  texts[fourth] = texts[third];
+  cache.pages().remove_text(third);
+  const std::int64_t fifth = cache.add_text();
+  ASSERT_EQ(fifth, third);
+  texts[fifth].clear();
+  read({{fifth, prompt_of(2, 4)}, {second, {7}}, {fourth, {8, 9}}});
+  read({{fifth, {3}}, {fourth, {1}}});
 }
 
 TEST(LikeliestTokens, AreThoseOfTheLogits) {

@@ -29,6 +29,16 @@ inline ModelConfig small_model() {
   return model;
 }
 
+// The same with three layers of the gated delta rule before each one of attention.
+inline ModelConfig small_model_with_states() {
+  ModelConfig model = small_model();
+  model.layers = 4;
+  model.delta =
+      DeltaFacts{.key_heads = 2, .value_heads = 4, .key_size = 6, .value_size = 5, .width = 3};
+  model.output_gate = true;
+  return model;
+}
+
 struct Loaded : HostMachine {
   explicit Loaded(const ModelConfig& model = small_model(), bool drafts_later = false)
       : mesh(*world, MeshSizes{}),

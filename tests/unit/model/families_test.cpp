@@ -270,8 +270,8 @@ TEST(Families, RefuseFlagsThatSayNothing) {
   };
   refused(
       {"--model-family", "mamba"},
-      "wanted gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, glm4_moe, "
-      "deepseek_v2, deepseek_v3, gemma");
+      "wanted gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, qwen3_5, "
+      "qwen3_next, glm4_moe, deepseek_v2, deepseek_v3, gemma");
   refused({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq: needs layers with a window");
   refused({"--pre-tockens", "4", "--window-attn-skip-freq", "0"}, "--window-attn-skip-freq: got 0");
   refused({"--model-family", "llama", "--rotary-base-local", "500"},

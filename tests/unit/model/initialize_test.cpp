@@ -54,6 +54,31 @@ std::map<std::string, std::vector<float>> drawn(int ranks) {
   return whole;
 }
 
+// The decay of states: from 0.01 to 16 before the logarithm, with the mean and the mean square of
+// uniform numbers.
+TEST(LogUniformWeights, AreLogarithmsOfUniformNumbers) {
+  test::run_ranks(1, [](World& world) {
+    const int all[] = {0};
+    const std::unique_ptr<Communicator> group = world.make_group(all, "tensor");
+    const Parameter parameter = row_split_parameter(
+        {.group = group.get()}, "rate", {{"rate", 20000}}, 0,
+        {.kind = Initialization::Kind::kLogUniform, .bound = 16, .lowest = 0.01});
+    const Tensor rows = host_tensor(DType::kF32, parameter.shape);
+    ThreadPool threads(1);
+    write_initial_rows(parameter, 7, threads, rows);
+    double sum = 0;
+    double squares = 0;
+    for (std::int64_t i = 0; i < rows.elements(); ++i) {
+      const double value = std::exp(static_cast<double>(rows.data<float>()[i]));
+      ASSERT_TRUE(value > 0.0099 && value < 16.001) << value;
+      sum += value / 20000;
+      squares += value * value / 20000;
+    }
+    EXPECT_NEAR(sum, 8.005, 0.15);
+    EXPECT_NEAR(squares, 85.39, 2.5);
+  });
+}
+
 TEST(XavierWeights, AreUniformWithinTheBoundOfTheWholeMatrix) {
   const std::map<std::string, double> bounds = {{"q", std::sqrt(6.0 / (kQuery + 2 * kKey + kIn))},
                                                 {"k", std::sqrt(6.0 / (kQuery + 2 * kKey + kIn))},

@@ -69,6 +69,20 @@ TEST(LoraOptions, GiveLatentAttentionThatOfItsOutputAlone) {
                         "has adapters yet; wanted some of all-linear"));
 }
 
+TEST(LoraOptions, GiveLayersWithStatesThoseOfTheMlpAlone) {
+  ModelConfig model = preset("llama-tiny");
+  model.delta.emplace();
+  LoraOptions options;
+  options.target_modules = {"all-linear"};
+  const Adapters adapters = options.resolve(model);
+  EXPECT_TRUE(adapters.find("layers.0.mlp.down") != nullptr);
+  for (const auto& [name, shape] : adapters.shapes)
+    EXPECT_NE(name.find(".mlp."), std::string::npos) << name;
+  options.target_modules = {"o_proj"};
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { options.resolve(model); }),
+              HasSubstr("this model has no o_proj, and the gated delta rule"));
+}
+
 TEST(LoraOptions, GiveEveryLayerTheRankAndTheScale) {
   LoraOptions options;
   EXPECT_FALSE(options.resolve(preset("llama-tiny")).given());

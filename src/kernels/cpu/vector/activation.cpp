@@ -57,6 +57,13 @@ struct SquaredRelu {
   }
 };
 
+struct SigmoidGate {
+  PITON_INLINE ActivationValue at(F x) {
+    const Sigmoid s = sigmoid(x);
+    return {s.s, s.s * s.rest};
+  }
+};
+
 PITON_INLINE F at_most(F x, F bound) { return x > bound ? bound : x; }
 
 // What a gate is multiplied by, where gates are bounded.
@@ -166,6 +173,8 @@ PITON_INLINE void with_kind(Activation kind, Call call) {
       return call(Relu{});
     case Activation::kSquaredRelu:
       return call(SquaredRelu{});
+    case Activation::kSigmoid:
+      return call(SigmoidGate{});
   }
 }
 

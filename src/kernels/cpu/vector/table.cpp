@@ -5,6 +5,7 @@
 #include "kernels/cpu/vector/elementwise.h"
 #include "kernels/cpu/vector/muon.h"
 #include "kernels/cpu/vector/peak.h"
+#include "kernels/cpu/vector/recurrent.h"
 #include "kernels/cpu/vector/rows.h"
 
 namespace piton::cpu::PITON_ISA {
@@ -26,6 +27,11 @@ const VectorTable& table() {
       .finish = finish,
       .dropout_add = dropout_add,
       .rotary = rotary,
+      .convolution_forward = convolution_forward,
+      .convolution_backward = convolution_backward,
+      .delta_forward = delta_forward,
+      .delta_states = delta_states,
+      .delta_backward = delta_backward,
       .loss_statistics = loss_statistics,
       .loss_gradient = loss_gradient,
       .adamw = adamw,

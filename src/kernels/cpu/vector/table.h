@@ -27,7 +27,15 @@ struct MaskRow {
   std::int64_t first_column = 0;  // of dropout_add
 };
 
-enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kGeluFast, kSilu, kRelu, kSquaredRelu };
+enum class Activation : std::uint8_t {
+  kGeluTanh,
+  kGeluErf,
+  kGeluFast,
+  kSilu,
+  kRelu,
+  kSquaredRelu,
+  kSigmoid
+};
 
 // One row: y = residual + mask * (x + bias), and sums += the same before rounding.
 struct DropoutArguments {
@@ -159,6 +167,49 @@ struct ScoreArguments {
   const std::int64_t* positions = nullptr;  // [rows]
 };
 
+// Rows of channels, all fp32 [rows, columns]; those of x have the width - 1 rows before them too.
+struct ConvolutionArguments {
+  float* y = nullptr;        // forward
+  float* dx = nullptr;       // backward: [rows + width - 1, columns], added to
+  float* dweight = nullptr;  // backward: [width, columns], added to
+  const float* dy = nullptr;
+  const float* x = nullptr;             // [rows + width - 1, columns]
+  const float* weight = nullptr;        // [width, columns]
+  const std::uint8_t* reach = nullptr;  // [rows]: of the last rows those that a row reads
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t width = 0;
+};
+
+// Columns of the states of delta_forward, in vectors, and of the other two.
+constexpr int kDeltaVectors = 4;
+constexpr int kDeltaColumns = 4;
+
+// Rows of one value head, in order (kernels/recurrent/delta_rule.h).
+struct DeltaArguments {
+  std::int64_t rows = 0;
+  std::int64_t keys = 0;            // dk; of delta_states and delta_backward a multiple of the
+                                    // vector, with zeros in what is added
+  const float* q = nullptr;         // [rows, keys]
+  const float* k = nullptr;         // [rows, keys]
+  const float* v = nullptr;         // [rows, columns]
+  const float* keep = nullptr;      // [rows]; 0: the states are 0 before the row
+  const float* strength = nullptr;  // [rows]
+  float* state = nullptr;           // forward: [keys, columns]; else [columns, keys]; changed
+  float* out = nullptr;             // forward: [rows, columns]
+  // What delta_states tells delta_backward, of the same rows.
+  float* kept = nullptr;   // [rows, columns, keys], or not given: nothing is told
+  float* error = nullptr;  // [rows, columns]: v - u
+  // delta_backward, which reads rows from the last one to the first.
+  const float* dout = nullptr;  // [rows, columns]
+  float* dstate = nullptr;      // [columns, keys], changed
+  float* dq = nullptr;          // [rows, keys], added to
+  float* dk = nullptr;          // [rows, keys], added to
+  float* dv = nullptr;          // [rows, columns]
+  float* dlog_keep = nullptr;   // [rows], added to
+  float* dstrength = nullptr;   // [rows], added to: of the sigmoid
+};
+
 struct VectorTable {
   int lanes = 0;
 
@@ -188,6 +239,14 @@ struct VectorTable {
   // One head of one token, in place: sign -1 rotates back.
   void (*rotary)(void* x, Type type, const float* cosine, const float* sine, std::int64_t d,
                  bool pairs, float sign);
+
+  void (*convolution_forward)(const ConvolutionArguments& a);
+  void (*convolution_backward)(const ConvolutionArguments& a);
+  // kDeltaVectors vectors of columns.
+  void (*delta_forward)(const DeltaArguments& a);
+  // kDeltaColumns columns each.
+  void (*delta_states)(const DeltaArguments& a);
+  void (*delta_backward)(const DeltaArguments& a);
 
   // One row of logits: max, sum of exp(x - max).
   void (*loss_statistics)(const float* logits, std::int64_t valid, float* maximum, float* sum);

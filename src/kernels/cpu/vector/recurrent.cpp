@@ -1,0 +1,185 @@
+// Convolution of channels, and the gated delta rule row by row.
+//
+// States of forward are [keys, columns]: products with k and q then need no sums over lanes. Those
+// of backward are [columns, keys], for the same reason: what is summed there over columns are the
+// gradients of k and q.
+#include "kernels/cpu/vector/recurrent.h"
+
+#include "kernels/cpu/vector/math.h"
+#include "kernels/cpu/vector/simd.h"
+
+namespace piton::cpu::PITON_ISA {
+namespace {
+
+// The sum of a row before its activation, of the vector at i.
+template <typename Count>
+PITON_INLINE F convolved(const ConvolutionArguments& a, std::int64_t row, std::int64_t first,
+                         std::int64_t i, Count count) {
+  F z = splat(0);
+  for (std::int64_t j = first; j < a.width; ++j)
+    z += load(a.weight + j * a.columns + i, count) * load(a.x + (row + j) * a.columns + i, count);
+  return z;
+}
+
+// The first weight that a row uses.
+PITON_INLINE std::int64_t first_weight(const ConvolutionArguments& a, std::int64_t row) {
+  return a.width - a.reach[row];
+}
+
+}  // namespace
+
+void convolution_forward(const ConvolutionArguments& a) {
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    const std::int64_t first = first_weight(a, row);
+    for_vectors(
+        a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const F z = convolved(a, row, first, i, count);
+          store(a.y + row * a.columns + i, z * sigmoid(z).s, count);
+        });
+  }
+}
+
+void convolution_backward(const ConvolutionArguments& a) {
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    const std::int64_t first = first_weight(a, row);
+    for_vectors(
+        a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const F z = convolved(a, row, first, i, count);
+          const Sigmoid s = sigmoid(z);
+          const F dz = load(a.dy + row * a.columns + i, count) * (s.s + z * s.s * s.rest);
+          for (std::int64_t j = first; j < a.width; ++j) {
+            const std::int64_t at = (row + j) * a.columns + i;
+            const std::int64_t of_weight = j * a.columns + i;
+            store(a.dx + at, load(a.dx + at, count) + load(a.weight + of_weight, count) * dz,
+                  count);
+            store(a.dweight + of_weight,
+                  load(a.dweight + of_weight, count) + load(a.x + at, count) * dz, count);
+          }
+        });
+  }
+}
+
+void delta_forward(const DeltaArguments& a) {
+  constexpr int kColumns = kDeltaVectors * kLanes;
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    const float* k = a.k + row * a.keys;
+    const float* q = a.q + row * a.keys;
+    const float keep = a.keep[row];
+    F d[kDeltaVectors];
+    for (F& one : d) one = splat(0);
+    // Nothing of a state is read whose product with 0 would not be 0.
+    if (keep != 0) {
+      for (std::int64_t i = 0; i < a.keys; ++i) {
+        for (int j = 0; j < kDeltaVectors; ++j)
+          d[j] = add_product(d[j], load(a.state + i * kColumns + j * kLanes), splat(k[i]));
+      }
+    }
+    F out[kDeltaVectors];
+    for (int j = 0; j < kDeltaVectors; ++j) {
+      d[j] = (load(a.v + row * kColumns + j * kLanes) - d[j] * keep) * a.strength[row];
+      out[j] = splat(0);
+    }
+    for (std::int64_t i = 0; i < a.keys; ++i) {
+      for (int j = 0; j < kDeltaVectors; ++j) {
+        float* state = a.state + i * kColumns + j * kLanes;
+        const F kept = keep != 0 ? load(state) * keep : splat(0);
+        const F changed = add_product(kept, d[j], splat(k[i]));
+        store(state, changed);
+        out[j] = add_product(out[j], changed, splat(q[i]));
+      }
+    }
+    for (int j = 0; j < kDeltaVectors; ++j) store(a.out + row * kColumns + j * kLanes, out[j]);
+  }
+}
+
+void delta_states(const DeltaArguments& a) {
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    const float* k = a.k + row * a.keys;
+    const float keep = a.keep[row];
+    F u[kDeltaColumns];
+    for (F& one : u) one = splat(0);
+    for (std::int64_t i = 0; i < a.keys; i += kLanes) {
+      for (int c = 0; c < kDeltaColumns; ++c) {
+        float* state = a.state + c * a.keys + i;
+        const F kept = keep != 0 ? load(state) * keep : splat(0);
+        store(state, kept);
+        if (a.kept != nullptr) store(a.kept + (row * kDeltaColumns + c) * a.keys + i, kept);
+        u[c] = add_product(u[c], kept, load(k + i));
+      }
+    }
+    float d[kDeltaColumns];
+    for (int c = 0; c < kDeltaColumns; ++c) {
+      const float error = a.v[row * kDeltaColumns + c] - sum_lanes(u[c]);
+      if (a.error != nullptr) a.error[row * kDeltaColumns + c] = error;
+      d[c] = a.strength[row] * error;
+    }
+    for (std::int64_t i = 0; i < a.keys; i += kLanes) {
+      for (int c = 0; c < kDeltaColumns; ++c) {
+        float* state = a.state + c * a.keys + i;
+        store(state, add_product(load(state), load(k + i), splat(d[c])));
+      }
+    }
+  }
+}
+
+void delta_backward(const DeltaArguments& a) {
+  for (std::int64_t row = a.rows - 1; row >= 0; --row) {
+    const float* q = a.q + row * a.keys;
+    const float* k = a.k + row * a.keys;
+    float* dq = a.dq + row * a.keys;
+    float* dk = a.dk + row * a.keys;
+    const float* dout = a.dout + row * kDeltaColumns;
+    const float* error = a.error + row * kDeltaColumns;
+    const float* kept = a.kept + row * kDeltaColumns * a.keys;
+    const float strength = a.strength[row];
+    float d[kDeltaColumns];
+    float along = 0;  // of the update with dout
+    F dd[kDeltaColumns];
+    for (int c = 0; c < kDeltaColumns; ++c) {
+      d[c] = strength * error[c];
+      along += d[c] * dout[c];
+      dd[c] = splat(0);
+    }
+    for (std::int64_t i = 0; i < a.keys; i += kLanes) {
+      const F key = load(k + i);
+      const F query = load(q + i);
+      F of_q = load(dq + i) + key * along;
+      F of_k = load(dk + i);
+      for (int c = 0; c < kDeltaColumns; ++c) {
+        float* ds = a.dstate + c * a.keys + i;
+        const F changed = add_product(load(ds), query, splat(dout[c]));
+        store(ds, changed);
+        of_q = add_product(of_q, load(kept + c * a.keys + i), splat(dout[c]));
+        of_k = add_product(of_k, changed, splat(d[c]));
+        dd[c] = add_product(dd[c], changed, key);
+      }
+      store(dq + i, of_q);
+      store(dk + i, of_k);
+    }
+    float du[kDeltaColumns];
+    for (int c = 0; c < kDeltaColumns; ++c) {
+      const float sum = sum_lanes(dd[c]);
+      a.dv[row * kDeltaColumns + c] = strength * sum;
+      a.dstrength[row] += sum * error[c];
+      du[c] = -strength * sum;
+    }
+    const float keep = a.keep[row];
+    F dlog = splat(0);
+    for (std::int64_t i = 0; i < a.keys; i += kLanes) {
+      const F key = load(k + i);
+      F of_k = load(dk + i);
+      for (int c = 0; c < kDeltaColumns; ++c) {
+        float* ds = a.dstate + c * a.keys + i;
+        const F before = load(kept + c * a.keys + i);
+        const F changed = add_product(load(ds), key, splat(du[c]));
+        of_k = add_product(of_k, before, splat(du[c]));
+        dlog = add_product(dlog, changed, before);
+        store(ds, keep != 0 ? changed * keep : splat(0));
+      }
+      store(dk + i, of_k);
+    }
+    a.dlog_keep[row] += sum_lanes(dlog);
+  }
+}
+
+}  // namespace piton::cpu::PITON_ISA

@@ -1,0 +1,249 @@
+// The gated delta rule, row by row.
+#include "kernels/recurrent/delta_rule.h"
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/reference/calls.h"
+#include "kernels/reference/recurrent.h"
+#include "kernels/reference/values.h"
+
+namespace piton::reference {
+namespace {
+
+using Vector = std::vector<double>;
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+// A row of a head over its length, times `factor`.
+struct UnitRow {
+  Vector x;
+  double inverse = 0;
+
+  UnitRow(const Values& rows, std::int64_t row, std::int64_t head, double factor) {
+    double squares = kDeltaNormEps;
+    const std::int64_t d = rows.shape()[2];
+    for (std::int64_t i = 0; i < d; ++i) squares += rows(row, head, i) * rows(row, head, i);
+    inverse = 1 / std::sqrt(squares);
+    for (std::int64_t i = 0; i < d; ++i) x.push_back(rows(row, head, i) * inverse * factor);
+  }
+
+  // Adds to the gradient of the row, from `d` of x.
+  void add_gradient(const Vector& d, double factor, Values& to, std::int64_t row,
+                    std::int64_t head) const {
+    double along = 0;
+    for (std::size_t i = 0; i < d.size(); ++i) along += d[i] * x[i];
+    along /= factor;
+    for (std::size_t i = 0; i < d.size(); ++i) {
+      to(row, head, static_cast<std::int64_t>(i)) +=
+          inverse * factor * (d[i] - x[i] / factor * along);
+    }
+  }
+};
+
+struct Inputs {
+  explicit Inputs(const DeltaRuleInput& in)
+      : q(Values::read(in.q)),
+        k(Values::read(in.k)),
+        v(Values::read(in.v)),
+        decay(Values::read(in.decay)),
+        strength(Values::read(in.strength)),
+        rate(Values::read(in.rate)),
+        bias(Values::read(in.bias)),
+        segments(Values::read(in.segments)),
+        n(in.q.dim(0)),
+        keys(in.q.dim(2)),
+        values(in.v.dim(2)),
+        heads(in.v.dim(1)),
+        shared(in.v.dim(1) / in.q.dim(1)),
+        factor(1 / std::sqrt(static_cast<double>(in.q.dim(2)))) {}
+
+  // The logarithm of `keep`.
+  double log_keep(std::int64_t row, std::int64_t head) const {
+    const double x = decay(row, head) + bias(head);
+    const double softplus = x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+    return -std::exp(rate(head)) * softplus;
+  }
+  bool begins(std::int64_t row, std::int64_t first) const {
+    return row == first || (segments.given() && segments(row) != segments(row - 1));
+  }
+
+  Values q, k, v, decay, strength, rate, bias, segments;
+  std::int64_t n, keys, values, heads, shared;
+  double factor;
+};
+
+// One head of one text: its state [dk, dv].
+class State {
+ public:
+  State(const Inputs& in, std::int64_t head)
+      : in_(in), head_(head), s_(static_cast<std::size_t>(in.keys * in.values)) {}
+
+  double& at(std::int64_t i, std::int64_t j) {
+    return s_[static_cast<std::size_t>(i * in_.values + j)];
+  }
+
+  // What a row did, for its backward.
+  struct Step {
+    Vector kept;   // keep S
+    Vector error;  // v - u
+    Vector d;
+  };
+  // `begins`: the state before the row is 0.
+  Step step(std::int64_t row, bool begins) {
+    const UnitRow k(in_.k, row, head_ / in_.shared, 1);
+    const double keep = std::exp(in_.log_keep(row, head_));
+    const double strength = logistic(in_.strength(row, head_));
+    Step step;
+    for (double& one : s_) one = begins ? 0 : one * keep;
+    step.kept = s_;
+    for (std::int64_t j = 0; j < in_.values; ++j) {
+      double u = 0;
+      for (std::int64_t i = 0; i < in_.keys; ++i) u += at(i, j) * k.x[static_cast<std::size_t>(i)];
+      step.error.push_back(in_.v(row, head_, j) - u);
+      step.d.push_back(strength * step.error.back());
+      for (std::int64_t i = 0; i < in_.keys; ++i)
+        at(i, j) += k.x[static_cast<std::size_t>(i)] * step.d.back();
+    }
+    return step;
+  }
+
+ private:
+  const Inputs& in_;
+  std::int64_t head_;
+  Vector s_;
+};
+
+// The gradients of one head of one sample.
+class HeadGradient {
+ public:
+  HeadGradient(const Inputs& in, const Values& dout, std::int64_t head)
+      : in_(in), dout_(dout), head_(head), ds_(static_cast<std::size_t>(in.keys * in.values)) {}
+
+  struct Outputs {
+    Values &dq, &dk, &dv, &ddecay, &dstrength, &drate, &dbias;
+  };
+
+  void run(const RowsOfText& rows, Outputs& to) {
+    std::vector<State::Step> steps;
+    State state(in_, head_);
+    for (std::int64_t t = rows.begin; t < rows.end; ++t) {
+      steps.push_back(state.step(t, in_.begins(t, rows.begin)));
+    }
+    for (std::int64_t t = rows.end - 1; t >= rows.begin; --t) {
+      step_back(t, steps[static_cast<std::size_t>(t - rows.begin)], to);
+      if (in_.begins(t, rows.begin)) ds_.assign(ds_.size(), 0.0);
+    }
+  }
+
+ private:
+  void step_back(std::int64_t t, const State::Step& step, Outputs& to) {
+    const std::int64_t key_head = head_ / in_.shared;
+    const UnitRow q(in_.q, t, key_head, in_.factor);
+    const UnitRow k(in_.k, t, key_head, 1);
+    const double log_keep = in_.log_keep(t, head_);
+    const double strength = logistic(in_.strength(t, head_));
+    Vector dq(static_cast<std::size_t>(in_.keys));
+    Vector dk(static_cast<std::size_t>(in_.keys));
+    double dstrength = 0;
+    double dlog = 0;
+    for (std::int64_t j = 0; j < in_.values; ++j) {
+      const auto column = static_cast<std::size_t>(j);
+      const double dout = dout_(t, head_, j);
+      const double d = step.d[column];
+      double dd = 0;
+      for (std::int64_t i = 0; i < in_.keys; ++i) {
+        const auto row = static_cast<std::size_t>(i);
+        double& ds = ds_[static_cast<std::size_t>(i * in_.values + j)];
+        const double kept = step.kept[static_cast<std::size_t>(i * in_.values + j)];
+        ds += q.x[row] * dout;
+        dq[row] += (kept + k.x[row] * d) * dout;
+        dd += ds * k.x[row];
+        dk[row] += ds * d;
+      }
+      to.dv(t, head_, j) = strength * dd;
+      dstrength += dd * step.error[column];
+      const double du = -strength * dd;
+      for (std::int64_t i = 0; i < in_.keys; ++i) {
+        const auto row = static_cast<std::size_t>(i);
+        double& ds = ds_[static_cast<std::size_t>(i * in_.values + j)];
+        const double kept = step.kept[static_cast<std::size_t>(i * in_.values + j)];
+        ds += k.x[row] * du;
+        dk[row] += kept * du;
+        dlog += ds * kept;
+        ds *= std::exp(log_keep);
+      }
+    }
+    q.add_gradient(dq, in_.factor, to.dq, t, key_head);
+    k.add_gradient(dk, 1, to.dk, t, key_head);
+    to.dstrength(t, head_) = dstrength * strength * (1 - strength);
+    const double x = in_.decay(t, head_) + in_.bias(head_);
+    const double ddecay = -dlog * std::exp(in_.rate(head_)) * logistic(x);
+    to.ddecay(t, head_) = ddecay;
+    if (to.drate.given()) to.drate(head_) += dlog * log_keep;
+    if (to.dbias.given()) to.dbias(head_) += ddecay;
+  }
+
+  const Inputs& in_;
+  const Values& dout_;
+  std::int64_t head_;
+  Vector ds_;
+};
+
+}  // namespace
+
+void execute(const DeltaRuleForward& call) {
+  const Inputs in(call.in);
+  Values out(call.out.shape());
+  Values states = Values::read(call.state);
+  for (const RowsOfText& text : rows_of_texts(call.texts, call.in.samples, in.n)) {
+    for (std::int64_t head = 0; head < in.heads; ++head) {
+      State state(in, head);
+      const auto for_each = [&](const auto& body) {
+        for (std::int64_t i = 0; i < in.keys; ++i) {
+          for (std::int64_t j = 0; j < in.values; ++j)
+            body(state.at(i, j), states(text.slot, head, i, j));
+        }
+      };
+      if (text.continues) for_each([](double& one, double stored) { one = stored; });
+      for (std::int64_t t = text.begin; t < text.end; ++t) {
+        state.step(t, !text.continues && in.begins(t, text.begin));
+        const UnitRow q(in.q, t, head / in.shared, in.factor);
+        for (std::int64_t j = 0; j < in.values; ++j) {
+          double sum = 0;
+          for (std::int64_t i = 0; i < in.keys; ++i)
+            sum += state.at(i, j) * q.x[static_cast<std::size_t>(i)];
+          out(t, head, j) = sum;
+        }
+      }
+      if (text.slot >= 0) for_each([](double one, double& stored) { stored = one; });
+    }
+  }
+  out.write(call.out);
+  if (call.state.defined()) states.write(call.state);
+}
+
+void execute(const DeltaRuleBackward& call) {
+  const Inputs in(call.in);
+  const Values dout = Values::read(call.dout);
+  Values dq(call.dq.shape());
+  Values dk(call.dk.shape());
+  Values dv(call.dv.shape());
+  Values ddecay(call.ddecay.shape());
+  Values dstrength(call.dstrength.shape());
+  Values drate = Values::read(call.drate);
+  Values dbias = Values::read(call.dbias);
+  HeadGradient::Outputs to{dq, dk, dv, ddecay, dstrength, drate, dbias};
+  for (const RowsOfText& rows : rows_of_texts({}, call.in.samples, in.n)) {
+    for (std::int64_t head = 0; head < in.heads; ++head) HeadGradient(in, dout, head).run(rows, to);
+  }
+  dq.write(call.dq);
+  dk.write(call.dk);
+  dv.write(call.dv);
+  ddecay.write(call.ddecay);
+  dstrength.write(call.dstrength);
+  if (drate.given()) drate.write(call.drate);
+  if (dbias.given()) dbias.write(call.dbias);
+}
+
+}  // namespace piton::reference

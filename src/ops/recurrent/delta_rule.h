@@ -1,0 +1,47 @@
+// Layers with a state of fixed size as tape ops (kernels/recurrent): the convolution of channels,
+// the gated delta rule, and gates.
+#pragma once
+
+#include "kernels/recurrent/text_rows.h"
+#include "ops/tape.h"
+
+namespace piton {
+
+// The states of one layer for the texts of a cache, and which of them the rows of a pass have.
+struct StateView {
+  Tensor rows;    // [texts, w - 1, c]: the last rows before the convolution
+  Tensor states;  // fp32 (fp64) [texts, hv, dk, dv]
+  TextRows texts;
+
+  bool given() const { return texts.given(); }
+};
+
+// How the rows of x are divided: into samples of equal length, each of one or several documents; or
+// into texts of a cache.
+struct RecurrentRows {
+  std::int64_t samples = 1;
+  Tensor segments;  // int32 [n], or empty
+  StateView cache;  // in place of samples; without a tape
+};
+
+// SiLU of the causal convolution of each channel. x [n, c], rows may be strided; weight [c, w] ->
+// [n, c].
+Value convolved(Context& context, const Value& x, Parameter& weight, const RecurrentRows& rows);
+
+// The inputs of the gated delta rule, of this rank's heads. Rows may be strided.
+struct DeltaRows {
+  Value q;         // [n, hk, dk]
+  Value k;         // [n, hk, dk]
+  Value v;         // [n, hv, dv]
+  Value decay;     // [n, hv]
+  Value strength;  // [n, hv]
+};
+
+// -> [n, hv, dv]. `rate` and `bias`: [hv], of the decay.
+Value delta_rule(Context& context, const DeltaRows& inputs, Parameter& rate, Parameter& bias,
+                 const RecurrentRows& rows);
+
+// activation(gate) x, [n, c] each; rows may be strided.
+Value gated(Context& context, const Value& x, const Value& gate, ActivationKind kind);
+
+}  // namespace piton
