@@ -273,7 +273,7 @@ void OptionSet::parse_flag(Words& words) {
     throw Error(Fault::kUsage, "{} and {}: two names of one option, got {} and {}; give one",
                 earlier.flag, flag, fmt::join(earlier.values, " "), fmt::join(values, " "));
   }
-  if (renamed) return;
+  if (!bound->is_flag && renamed) return;
   if (!first && earlier.values != values) {
     notes_.push_back(fmt::format("{}: given twice, as \"{}\" and as \"{}\"; the last one counts",
                                  dashed(bound->option.name), fmt::join(earlier.values, " "),

@@ -20,6 +20,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "mtp-num-layers:1 mtp-loss-scaling-factor:1 "
      "moe-router-score-function:1 moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
      "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
+     "norm-topk-prob "
      "moe-apply-probs-on-input moe-router-force-load-balancing "
      "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 multi-latent-attention rope-type:1 "
      "q-lora-rank:1 kv-lora-rank:1 qk-head-dim:1 qk-pos-emb-head-dim:1 v-head-dim:1 mscale:1 "

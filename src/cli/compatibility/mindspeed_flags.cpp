@@ -57,9 +57,10 @@ void read_spec(const std::string& text, const ModelOptions& model,
   notes.push_back(fmt::format("--{}: no meaning here: other flags describe the layers", kSpec));
 }
 
-class Router {
+class RouterReader {
  public:
-  Router(const MegatronFlags& given, const ReadOptions& options, std::vector<std::string>& notes)
+  RouterReader(const MegatronFlags& given, const ReadOptions& options,
+               std::vector<std::string>& notes)
       : given_(given), options_(options), notes_(notes), facts_(options.model.mlp) {
     type_ = facts_.balancing.value_or("aux_loss");
     // Files with all options of a run have every flag of Piton's.
@@ -205,7 +206,7 @@ class Router {
 void read_mindspeed_flags(const MegatronFlags& given, const ReadOptions& options,
                           std::vector<std::string>& notes) {
   if (const auto text = given.value_of(kSpec)) read_spec(*text, options.model, notes);
-  Router(given, options, notes).read();
+  RouterReader(given, options, notes).read();
 }
 
 }  // namespace piton::cli

@@ -250,7 +250,7 @@ TEST_F(InstructionFilesTest, ResetMasksAtTheEndsOfTextsOfARow) {
     options_.data_path = {write("a", {{{ids}, {mask}, {ids}}})};
     Sample sample;
     open_data_sets(options_,
-                   {.sequence = 8, .seed = 3, .documents = {.eod = 2}, .counts = {1, 0, 0}}, log_)
+                   {.sequence = 8, .seed = 3, .counts = {1, 0, 0}, .documents = {.eod = 2}}, log_)
         .train->sample(0, sample);
     return sample;
   };

@@ -30,7 +30,6 @@ struct Wanted {
 TEST(MlpOptions, NameTheActivation) {
   const Wanted all[] = {{{"--activation", "gelu"}, ActivationKind::kGeluTanh, false},
                         {{"--activation", "gelu-erf"}, ActivationKind::kGeluErf, false},
-                        {{"--no-bias-gelu-fusion"}, ActivationKind::kGeluErf, false},
                         {{"--activation", "gelu-fast"}, ActivationKind::kGeluFast, false},
                         {{"--activation", "relu"}, ActivationKind::kRelu, false},
                         {{"--activation", "squared-relu"}, ActivationKind::kSquaredRelu, false},
