@@ -53,8 +53,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view given, std::span<const std::string> known) {
-  // Typing errors: one letter in a short word, one in three of a longer one.
-  const std::size_t limit = given.size() < 2 ? 0 : std::max<std::size_t>(1, given.size() / 3);
+  // Typing errors: one letter in a short word, one in three of a longer one, three at most: names
+  // of other programs differ by more.
+  const std::size_t limit = given.size() < 2 ? 0 : std::clamp<std::size_t>(given.size() / 3, 1, 3);
   std::size_t best = limit + 1;
   std::string nearest;
   // A longer name is not a typing error, and the time of the distance is quadratic.

@@ -149,6 +149,10 @@ void ModelConfig::check() const {
                 "corpus (--tokenizer-name-or-path, --tokenizer-type), or give its number of "
                 "tokens");
   positive(vocabulary, "--vocab-size");
+  if (max_positions == 0)
+    throw Error(Fault::kUsage,
+                "--max-position-embeddings: not given; wanted the longest sequence in tokens, such "
+                "as --seq-length");
   positive(max_positions, "--max-position-embeddings");
   check_size(*this);
   if (heads % groups != 0) {

@@ -169,11 +169,6 @@ void ModelLayout::check(const ModelConfig& config, int chunks) const {
   check_context(config);
   check_experts(config);
   check_layers(config, chunks);
-  if (options.linears.sequence_parallel && t == 1) {
-    throw Error(Fault::kUsage,
-                "layout: --sequence-parallel splits tokens over tensor ranks, and "
-                "--tensor-model-parallel-size is 1; leave one of them out");
-  }
 }
 
 }  // namespace piton

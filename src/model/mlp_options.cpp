@@ -11,8 +11,16 @@
 namespace piton {
 namespace {
 
-// The activation that the flags name; "" if none does. Throws Error(kUsage) if they disagree.
-std::string named(const MlpOptions& options) {
+constexpr std::int64_t kNotGiven = -1;  // MindSpeed's default of numbers of layers
+
+bool is_plain_gelu(const ModelConfig& config) {
+  return !config.gated && (config.activation == ActivationKind::kGeluTanh ||
+                           config.activation == ActivationKind::kGeluErf);
+}
+
+// The activation that the flags name; "" if none does. `family`: that of the family. Throws
+// Error(kUsage) if they disagree.
+std::string named(const MlpOptions& options, const ModelConfig& family) {
   std::string name = options.activation.value_or("");
   const auto agree = [&](bool given, const char* flag, const char* means) {
     if (!given) return;
@@ -23,11 +31,14 @@ std::string named(const MlpOptions& options) {
     name = means;
   };
   agree(options.swiglu, "swiglu", "swiglu");
-  agree(options.exact_gelu, "no-bias-gelu-fusion", "gelu-erf");
   agree(options.squared_relu, "squared-relu", "squared-relu");
   agree(options.quick_geglu, "quick-geglu", "quick-geglu");
   agree(options.exact_geglu, "geglu", "geglu-erf");
   agree(options.tanh_geglu, "gelu-tanh", "geglu");
+  // Megatron's fused kernel is of a GELU without a gate; other activations have no such kernel.
+  const bool is_gelu = name.empty() ? options.is_x_model || is_plain_gelu(family)
+                                    : name == "gelu" || name == "gelu-erf";
+  agree(options.exact_gelu && is_gelu, "no-bias-gelu-fusion", "gelu-erf");
   return name;
 }
 
@@ -306,7 +317,7 @@ CapacityOptions CapacityOptions::of(const ExpertFacts& facts) {
 }
 
 void MlpOptions::apply(ModelConfig& config) const {
-  const std::string name = named(*this);
+  const std::string name = named(*this, config);
   const bool gates =
       name == "swiglu" || name == "geglu" || name == "geglu-erf" || name == "quick-geglu";
   if (is_x_model && gates) {
@@ -348,10 +359,12 @@ void MlpOptions::apply_experts(ModelConfig& config) const {
   };
   needs_experts(choices.has_value(), "--moe-router-topk");
   needs_experts(expert_ffn_hidden.has_value(), "--moe-ffn-hidden-size");
-  needs_experts(expert_layers.has_value(), "--moe-layer-freq");
+  const bool names_layers = expert_layers && *expert_layers != std::to_string(kNotGiven);
+  const std::int64_t first = dense_first.value_or(kNotGiven);
+  needs_experts(names_layers, "--moe-layer-freq");
   needs_experts(shared_ffn_hidden.value_or(0) != 0, "--moe-shared-expert-intermediate-size");
   needs_experts(shared_experts.value_or(0) != 0, "--n-shared-experts");
-  needs_experts(dense_first.value_or(0) != 0, "--first-k-dense-replace");
+  needs_experts(first != kNotGiven && first != 0, "--first-k-dense-replace");
   needs_experts(shared_gate, "--moe-shared-expert-gate");
   needs_experts(weights_before_choice, "--moe-router-pre-softmax");
   needs_experts(balance_factor.value_or(0) != 0, "--moe-aux-loss-coeff");
@@ -369,6 +382,13 @@ void MlpOptions::apply_experts(ModelConfig& config) const {
   // Of a sigmoid Megatron-core ignores this flag.
   if (weights_before_choice && facts.score == ScoreKind::kSoftmax) facts.normalized = false;
   if (balance_factor) facts.balance_factor = *balance_factor;
+  if (balancing && *balancing != "aux_loss" && *balancing != "seq_aux_loss" &&
+      *balancing != "none") {
+    throw Error(Fault::kUsage,
+                "--moe-router-load-balancing-type: got {}, which piton pretrain, finetune and plan "
+                "translate; wanted aux_loss, seq_aux_loss or none",
+                *balancing);
+  }
   if (balancing) facts.balances_samples = *balancing == "seq_aux_loss";
   if (z_factor) facts.z_factor = *z_factor;
   if (shared_ffn_hidden) facts.shared_ffn_hidden = *shared_ffn_hidden;
@@ -385,15 +405,15 @@ void MlpOptions::apply_experts(ModelConfig& config) const {
                 "of them out");
   }
   if (shared_experts) check_range("--n-shared-experts", *shared_experts, 0, 1 << 16);
-  if (expert_layers) facts.dense_layers = dense_layers(*expert_layers, config.layers);
-  if (!dense_first) return;
-  check_range("--first-k-dense-replace", *dense_first, 0, config.layers);
-  if (!facts.dense_layers.empty() && *dense_first != 0) {
+  if (names_layers) facts.dense_layers = dense_layers(*expert_layers, config.layers);
+  if (first == kNotGiven) return;
+  check_range("--first-k-dense-replace", first, 0, config.layers);
+  if (!facts.dense_layers.empty() && first != 0) {
     throw Error(Fault::kUsage,
                 "--first-k-dense-replace: --moe-layer-freq names the layers too; leave one of them "
                 "out");
   }
-  for (std::int64_t layer = 0; layer < *dense_first; ++layer) facts.dense_layers.push_back(layer);
+  for (std::int64_t layer = 0; layer < first; ++layer) facts.dense_layers.push_back(layer);
 }
 
 MlpOptions MlpOptions::of(const ModelConfig& config) {

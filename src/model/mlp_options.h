@@ -2,7 +2,8 @@
 //
 //   --activation   y                          inner width
 //   gelu           gelu(x), tanh form         f
-//   gelu-erf       gelu(x), exact             f              Megatron: --no-bias-gelu-fusion
+//   gelu-erf       gelu(x), exact             f              Megatron: --no-bias-gelu-fusion, which
+//                                                            changes no other activation
 //   gelu-fast      x sigmoid(1.702 x)         f
 //   relu           max(x, 0)                  f
 //   squared-relu   max(x, 0)^2                f              Megatron: --squared-relu
@@ -189,7 +190,8 @@ struct MlpOptions {
       activation);
     v(Option{"swiglu", "same as --activation swiglu", same}, swiglu);
     v(Option{"no-bias-gelu-fusion",
-             "use the exact GELU, like Megatron with this flag; same as --activation gelu-erf",
+             "use the exact GELU, like Megatron with this flag; same as --activation gelu-erf, and "
+             "without effect on other activations",
              same},
       exact_gelu);
     v(Option{"squared-relu", "same as --activation squared-relu (Nemotron)", same}, squared_relu);
@@ -235,11 +237,13 @@ struct MlpOptions {
       expert_ffn_hidden);
     v(Option{"moe-layer-freq",
              "layers with experts: N for layers 0, N, 2 N, ..., or a 1 or 0 for each, as in "
-             "'[0]*3+[1]*24' (default: all)",
+             "'[0]*3+[1]*24' (default, and -1: all, or those of --model)",
              {.resume = Resume::kMustMatch, .placeholder = "LAYERS"}},
       expert_layers);
     v(Option{"first-k-dense-replace",
-             "leave the first K layers without experts, as '[0]*K+[1]*N' (MindSpeed-LLM)", same},
+             "leave the first K layers without experts, as '[0]*K+[1]*N' (MindSpeed-LLM; -1: not "
+             "given)",
+             same},
       dense_first);
     v(Option{"moe-shared-expert-intermediate-size",
              "width of an MLP in addition to the experts, which all tokens share (default: none)",
@@ -264,8 +268,11 @@ struct MlpOptions {
       balance_factor);
     v(Option{"moe-router-load-balancing-type",
              "what --moe-aux-loss-coeff balances: the experts of all rows of a micro-batch "
-             "(aux_loss, default), of each sample (seq_aux_loss), or none",
-             {.resume = Resume::kMustMatch, .choices = {"aux_loss", "seq_aux_loss", "none"}}},
+             "(aux_loss, default), of each sample (seq_aux_loss), or none; MindSpeed-LLM's types "
+             "say how a token's experts are chosen too (docs/coming_from_megatron.md)",
+             {.resume = Resume::kMustMatch,
+              .choices = {"aux_loss", "seq_aux_loss", "none", "noaux_tc", "softmax_topk",
+                          "group_limited_greedy", "pai_megatron_aux_loss"}}},
       balancing);
     v(Option{"moe-z-loss-coeff",
              "factor of the z-loss of each layer in the loss: the square of the log-sum-exp of a "

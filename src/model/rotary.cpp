@@ -148,8 +148,8 @@ void RotaryOptions::apply(ModelConfig& config) const {
   if (interpolation_factor)
     refuse_combination("--rotary-seq-len-interpolation-factor", type, "linear");
   if (config.positions != PositionKind::kRotary) {
-    const char* flag = base              ? "--rotary-base"
-                       : local_base      ? "--rotary-base-local"
+    // --rotary-base has no effect: scripts of Megatron give it to other models too.
+    const char* flag = local_base        ? "--rotary-base-local"
                        : percent         ? "--rotary-percent"
                        : interleaved     ? "--rotary-interleaved"
                        : no_rotary_every ? "--no-rope-freq"

@@ -89,7 +89,8 @@ struct RotaryOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
-    v(Option{"rotary-base", "base of the rotary angles", same}, base);
+    v(Option{"rotary-base", "base of the rotary angles; without effect on other positions", same},
+      base);
     v(Option{"rotary-base-local",
              "base of the rotary angles in layers with a window (default: --rotary-base)", same},
       local_base);

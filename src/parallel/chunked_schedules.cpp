@@ -156,12 +156,16 @@ void dual_pipe_v_stage(TwoChunkSteps& stage, int stages, int r, int micro_batche
 void check_groups(int stages, int micro_batches, int group) {
   const int rest = group > 0 ? micro_batches % group : 0;
   if (group < stages || group > micro_batches || (rest > 0 && rest < stages)) {
+    const std::string wanted =
+        group < stages    ? fmt::format("groups of {} or more", stages)
+        : group == stages ? fmt::format("a multiple of {}", group)
+                          : fmt::format("a multiple of {}, or {} or more above one", group, stages);
     throw Error(Fault::kUsage,
                 "pipeline: interleaved stages take micro-batches in groups of {}: got {} "
-                "micro-batches a step on {} stages, wanted at least one group, each of {} or more; "
-                "change --global-batch-size, --micro-batch-size or "
+                "micro-batches a step on {} stages, wanted {}; change "
+                "--global-batch-size, --micro-batch-size or "
                 "--microbatch-group-size-per-virtual-pipeline-stage",
-                group, micro_batches, stages, stages);
+                group, micro_batches, stages, wanted);
   }
 }
 

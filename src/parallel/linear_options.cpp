@@ -88,6 +88,7 @@ LinearStrategy LinearOptions::strategy() const {
 
 LinearStrategy LinearOptions::strategy(const std::vector<std::int64_t>& tokens, int tensor) const {
   LinearStrategy strategy = this->strategy();
+  if (tensor == 1) strategy.sequence_parallel = false;  // as in Megatron-LM
   for (const std::int64_t size : tokens) {
     strategy.shared_rows = std::max(strategy.shared_rows, size);
     if (tensor == 1) continue;

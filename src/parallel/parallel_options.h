@@ -78,8 +78,7 @@ struct ParallelOptions {
 
   // The mesh of `world_size` ranks. Throws Error(kUsage) naming the flag if a value is out of range
   // or `world_size` is not a multiple of tensor x context x expert x pipeline. ModelLayout::check
-  // refuses
-  // layouts that do not fit the model, and sequence parallelism on one tensor rank.
+  // refuses layouts that do not fit the model.
   MeshSizes check(int world_size) const;
 
   template <typename Visitor>

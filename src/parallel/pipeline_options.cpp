@@ -234,7 +234,11 @@ std::vector<std::int64_t> PipelineOptions::listed_sizes() const {
       return preset->sizes;
   }
   std::vector<std::int64_t> sizes;
-  for (const std::string& word : micro_batches) {
+  const std::string all = fmt::to_string(fmt::join(micro_batches, ","));  // 1,2 3: as other lists
+  for (std::size_t begin = 0; !micro_batches.empty() && begin <= all.size();) {
+    const std::size_t end = std::min(all.find(',', begin), all.size());
+    const std::string word = all.substr(begin, end - begin);
+    begin = end + 1;
     const std::optional<std::int64_t> size = whole_number(word);
     if (!size || *size < 1 || *size > kMostSamples) {
       refuse_flag("manual-mbs",

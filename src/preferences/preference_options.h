@@ -77,7 +77,7 @@ struct PreferenceOptions {
     v(Option{"stage",
              "what is learned: the labels (sft), or preferences: pairs of answers by dpo, ipo, "
              "orpo, simpo or cpo, or answers that are judged alone by kto; or a reward model from "
-             "pairs (rm); or what earns rewards (grpo, or ppo with a critic; options of "
+             "pairs (rm, or orm); or what earns rewards (grpo, or ppo with a critic; options of "
              "Reinforcement); or the label of a whole text (classify)",
              {.aliases = {"preference"}, .resume = Resume::kMustMatch}},
       Choice(stage, {{"sft", TrainingStage::kSft},
@@ -88,6 +88,7 @@ struct PreferenceOptions {
                      {"cpo", TrainingStage::kCpo},
                      {"kto", TrainingStage::kKto},
                      {"rm", TrainingStage::kRm},
+                     {"orm", TrainingStage::kRm},
                      {"grpo", TrainingStage::kGrpo},
                      {"ppo", TrainingStage::kPpo},
                      {"classify", TrainingStage::kClassify}}));
@@ -98,7 +99,8 @@ struct PreferenceOptions {
     v(Option{"simpo-gamma", "gamma of simpo, in place of --gamma-beta-ratio"}, simpo_gamma);
     v(Option{"ref-model",
              "model that dpo, ipo, kto, grpo and ppo compare with (default: the base of the "
-             "adapters, where adapters are trained)",
+             "adapters, where adapters are trained; else, of dpo, ipo and kto in piton finetune, "
+             "the model of --load)",
              {.aliases = {"reference-load"}, .placeholder = "DIR"}},
       ref_model);
     visit_dpo(v);

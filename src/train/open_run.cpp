@@ -439,6 +439,8 @@ void RunOpener::say_model() {
 
 void RunOpener::say_options() {
   for (const std::string& line : option_lines(given_, run_.settled)) say(line);
+  for (const auto& line : lines_without_effect(given_, run_.plan.session.model))
+    sinks_.warning(line);
 }
 
 void RunOpener::warn_of_zero_rate() {

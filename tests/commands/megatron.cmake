@@ -139,6 +139,22 @@ if(NOT code EQUAL 2 OR NOT error MATCHES "usage: tools/launch.sh N piton")
   message(FATAL_ERROR "launch.sh: exit ${code}\n${error}")
 endif()
 
+# What scripts of MindSpeed-LLM give though it has no effect: lines, and a run.
+expect(RUN pretrain --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32
+       --micro-batch-size 1 --global-batch-size 2 --train-iters 2 --lr 1e-4 --data-path ${WORK}/my-gpt2_text_document
+       --tokenizer-type GPT2BPETokenizer ${gpt2} --swiglu --no-bias-gelu-fusion --position-embedding-type alibi --rotary-base 10000
+       --sequence-parallel --save-interval 1 --split 100,0,0 --eval-iters 10 --eval-interval 1
+       --group-query-attention --num-query-groups 2
+       --spec mindspeed_llm.tasks.models.spec.qwen3_spec layer_spec --num-experts 4 --moe-intermediate-size 32
+       --moe-ffn-hidden-size 32 --moe-layer-freq -1 --first-k-dense-replace -1 --moe-router-load-balancing-type softmax_topk
+       --moe-aux-loss-coeff 0.001 CODE 0
+       ERR "--sequence-parallel: has no effect: --tensor-model-parallel-size is 1"
+           "--save-interval: has no effect: nothing is saved, since no --save is given"
+           "--eval-iters: the validation split has no samples: nothing is evaluated"
+           "--no-bias-gelu-fusion: has no effect" "--rotary-base: has no effect: this model has no rotary positions"
+           "--spec: no meaning here" "--moe-aux-loss-coeff: has no effect with --moe-router-load-balancing-type softmax_topk"
+           "iteration +2/ +2 ")
+
 # All that is wrong in one message; the last of a repeated flag counts.
 expect(RUN pretrain --moe-layer-recompute --mrope-section 16 24 --fp4-format e2m1 --lr fast --thread 2 CODE 2
        ERR "5 options cannot be taken" "--moe-layer-recompute: not yet" "--mrope-section: not yet" "--fp4-format: not yet"
@@ -146,6 +162,11 @@ expect(RUN pretrain --moe-layer-recompute --mrope-section 16 24 --fp4-format e2m
 expect(RUN inspect --model llama-tiny --lr 1 --lr 2 ${WORK}/llama CODE 0
        ERR "--lr: given twice, as \"1\" and as \"2\"; the last one counts")
 expect(RUN plan --model gpt2-tiny --group-query-attention CODE 2 ERR "--group-query-attention: every head has its own keys")
+expect(RUN plan --num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size 100 --position-embedding-type alibi CODE 2
+       ERR "--max-position-embeddings: not given; wanted the longest sequence in tokens")
+# Names of other programs that are far from any option get no hint.
+expect(RUN plan --model gpt2-tiny --max-batch-size 1 --epochs 2 CODE 2 ERR "--max-batch-size: unknown option; --help lists all"
+       "--epochs: unknown option, did you mean --num-train-epochs")
 expect(RUN plan --model gpt2-tiny --seq-length 1e2 --bf16 --no-bf16 --train-iters 2M CODE 0)
 file(WRITE ${WORK}/r.toml "num_layers = 2\nhidden_size = 64\nnum_attention_heads = 4\nmax_position_embeddings = 32\n"
                           "vocab_size = 100\ndistributed_backend = \"nccl\"\ntransformer_impl = \"local\"\n")

@@ -25,7 +25,7 @@ rule(vocabulary PLAN ACCEPTS ${t} 2 --pad-vocab-size-to 66
 rule(vocabulary-too-small PLAN ACCEPTS --pad-vocab-size-to 64 REJECTS --pad-vocab-size-to 60 SAYS "--pad-vocab-size-to")
 rule(sequence-parallel RANKS 2 ACCEPTS ${t} 2 --sequence-parallel
      REJECTS ${t} 2 --sequence-parallel --seq-length 15 SAYS "--sequence-parallel: 15 tokens of a micro-batch cannot be split over 2")
-rule(sequence-parallel-alone PLAN REJECTS --sequence-parallel SAYS "--sequence-parallel splits tokens over tensor ranks")
+rule(sequence-parallel-alone PLAN ACCEPTS --sequence-parallel)
 rule(distributed-inputs PLAN ACCEPTS ${t} 2 --recompute-granularity full --distribute-saved-activations
      REJECTS --recompute-granularity full --distribute-saved-activations SAYS "--distribute-saved-activations: needs --tensor")
 rule(distributed-inputs-of-none PLAN REJECTS ${t} 2 --distribute-saved-activations SAYS "needs --recompute-granularity full")
@@ -56,7 +56,7 @@ rule(head-size-given PLAN ACCEPTS --num-attention-heads 3 --kv-channels 8
 rule(groups-of-heads PLAN ACCEPTS --num-query-groups 2 REJECTS --num-query-groups 3 SAYS "--num-query-groups: got 3, wanted a divisor of")
 rule(positions PLAN ACCEPTS --seq-length 16 REJECTS --seq-length 17 SAYS "--seq-length: got 17, wanted at most --max-position-embeddings")
 rule(two-names-of-a-length PLAN ACCEPTS --encoder-seq-length 8
-     REJECTS --seq-length 16 --encoder-seq-length 16 SAYS "--seq-length and --encoder-seq-length: two names of one option; give one")
+     REJECTS --seq-length 16 --encoder-seq-length 8 SAYS "--seq-length and --encoder-seq-length: two names of one option, got 16 and 8; give one")
 rule(decoder-length PLAN REJECTS --decoder-seq-length 8 SAYS "--decoder-seq-length: is for --model-family t5")
 rule(sixteen-bits PLAN ACCEPTS --bf16 REJECTS --bf16 --fp16 SAYS "--fp16: contradicts --bf16")
 rule(float8 PLAN ACCEPTS --bf16 --fp8-format hybrid --fp8-recipe blockwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 0

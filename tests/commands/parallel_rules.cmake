@@ -41,10 +41,6 @@ rule(stages PLAN REJECTS --pipeline-model-parallel-size 3 SAYS "2 layers cannot 
 rule(chunks PLAN REJECTS --pipeline-model-parallel-size 2 --pipeline-schedule zb-v
      SAYS "4 chunks of a model \\(2 on each of 2 stages\\) need a layer each: got 2 layers")
 
-row("`--sequence-parallel` with one tensor rank")
-rule(sequence-parallel PLAN ACCEPTS --sequence-parallel --tensor-model-parallel-size 2 REJECTS --sequence-parallel
-     SAYS "--sequence-parallel splits tokens over tensor ranks, and --tensor-model-parallel-size is 1")
-
 row("`--distribute-saved-activations` without full recomputation, with one tensor rank or with `--sequence-parallel`")
 set(divided --distribute-saved-activations --tensor-model-parallel-size 2)
 rule(divided-inputs PLAN ACCEPTS ${divided} --recompute-granularity full REJECTS ${divided}
@@ -88,7 +84,7 @@ rule(two-directions PLAN ACCEPTS ${two_stages} --pipeline-schedule dualpipe-v
      SAYS "dualpipe-v: got 2 micro-batches a step on 2 stages, wanted at least 4")
 rule(groups-of-micro-batches PLAN
      REJECTS --pipeline-model-parallel-size 2 --num-layers 4 --global-batch-size 1 ${chunked}
-     SAYS "interleaved stages take micro-batches in groups of 2: got 1 micro-batches a step on 2 stages")
+     SAYS "interleaved stages take micro-batches in groups of 2: got 1 micro-batches a step on 2 stages, wanted a multiple of 2;")
 rule(fold-in-groups PLAN
      REJECTS --pipeline-model-parallel-size 2 --num-layers 4 --global-batch-size 3 ${chunked} --foldx-mode aiao
      SAYS "--foldx-mode aiao: got 3 micro-batches a step on 2 stages, wanted a multiple")

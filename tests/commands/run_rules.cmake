@@ -31,7 +31,8 @@ rule(fraction-of-samples REJECTS ${samples} --lr-warmup-fraction 0.5 --lr-warmup
 rule(ramp ACCEPTS ${samples} --global-batch-size 4 --rampup-batch-size 2 2 4
      REJECTS --global-batch-size 4 --rampup-batch-size 2 2 4 SAYS "--rampup-batch-size: needs --train-samples")
 rule(ramp-increment REJECTS ${samples} --global-batch-size 4 --rampup-batch-size 1 2 4 SAYS "wanted a divisor of 3")
-rule(save-interval ACCEPTS --save ${WORK}/saved --save-interval 1 REJECTS --save-interval 1 SAYS "--save-interval: needs --save DIR to save to")
+rule(save-interval ACCEPTS --save ${WORK}/saved --save-interval 1 REJECTS --save-interval -1 SAYS "--save-interval: got -1")
+rule(save-interval-of-none ACCEPTS --save-interval 1)
 foreach(flag log-interval eval-interval)
   rule(${flag} ACCEPTS --${flag} 2 REJECTS --${flag} 0 SAYS "--${flag}: got 0, wanted 1 or more")
 endforeach()

@@ -171,6 +171,7 @@ struct OptionSet::Words {
   struct Earlier {
     std::string flag;  // as it was spelled
     std::vector<std::string> values;
+    std::string meaning;  // the value that they gave
   };
   std::map<const BoundOption*, Earlier> seen;
 
@@ -267,17 +268,22 @@ void OptionSet::parse_flag(Words& words) {
     other_names_.erase(bound->option.name);
   else if (!negated)
     other_names_[bound->option.name] = name;
-  const auto [at, first] = words.seen.try_emplace(bound, Words::Earlier{flag, values});
+  const auto [at, first] =
+      words.seen.try_emplace(bound, Words::Earlier{flag, values, bound->toml()});
   Words::Earlier& earlier = at->second;
-  // Other programs may give the two names other meanings.
-  if (!bound->is_flag && with_dashes(earlier.flag) != with_dashes(flag)) {
-    throw Error(Fault::kUsage, "{} and {}: two names of one option; give one", earlier.flag, flag);
+  // Other programs may give the two names other meanings; scripts give both the same value.
+  const bool renamed = with_dashes(earlier.flag) != with_dashes(flag);
+  if (!bound->is_flag && renamed && earlier.meaning != bound->toml()) {
+    throw Error(Fault::kUsage, "{} and {}: two names of one option, got {} and {}; give one",
+                earlier.flag, flag, fmt::join(earlier.values, " "), fmt::join(values, " "));
   }
+  if (!bound->is_flag && renamed) return;
   if (!first && earlier.values != values) {
     notes_.push_back(fmt::format("{}: given twice, as \"{}\" and as \"{}\"; the last one counts",
                                  dashed(bound->option.name), fmt::join(earlier.values, " "),
                                  fmt::join(values, " ")));
     earlier.values = values;
+    earlier.meaning = bound->toml();
   }
 }
 

@@ -126,8 +126,8 @@ class OptionSet {
 
   // Parses flags ("--name value", "--name=value", "-h"). Words that are not flags are returned, in
   // order (positional arguments). Throws one Error(kUsage) with all mistakes: unknown flags ("did
-  // you mean"), missing and unreadable values, and two names of one option. If a flag is given
-  // twice, the last one counts. `origin`: where the words are from, for changed().
+  // you mean"), missing and unreadable values, and two names of one option with two values. If a
+  // flag is given twice, the last one counts. `origin`: where the words are from, for changed().
   std::vector<std::string> parse(const std::vector<std::string>& words,
                                  const std::string& origin = "the command line");
 
@@ -161,6 +161,8 @@ class OptionSet {
   // Options that were given by another name than theirs, an alias or one of another program: that
   // name, by the option's (both without dashes).
   const std::map<std::string, std::string>& other_names_given() const { return other_names_; }
+  // Where it was given: "the command line", a file; "" if it was not.
+  const std::string& origin(std::string_view name) const { return named(name).origin; }
   Resume resume_of(std::string_view name) const;
   // What was given and differs from its default, in the order of declaration.
   std::vector<ChangedOption> changed() const;

@@ -49,6 +49,12 @@ constexpr OtherName kOtherNames[] = {
     {"pref-beta", {"beta", ""}},
     {"pref-loss", {"stage", ""}},
     {"load-in-4bit", {"qlora", "quantize"}},
+    {"epochs", {"num-train-epochs", ""}},
+    {"train-data", {"data-path", ""}},
+    {"valid-data", {"valid-data-path", ""}},
+    {"norm-eps", {"norm-epsilon", ""}},
+    {"rms-norm-eps", {"norm-epsilon", ""}},
+    {"num-shared-experts", {"n-shared-experts", ""}},
     // lm-evaluation-harness
     {"tasks", {"task", ""}},
     {"model-args", {"load", ""}},

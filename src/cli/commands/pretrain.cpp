@@ -9,6 +9,7 @@
 #include "cli/compatibility/environment.h"
 #include "cli/compatibility/launchers.h"
 #include "cli/compatibility/megatron_flags.h"
+#include "cli/compatibility/mindspeed_flags.h"
 #include "cli/compatibility/model_factors.h"
 #include "cli/compatibility/stage_layers.h"
 #include "cli/launch.h"
@@ -110,7 +111,21 @@ void set_finetuning(PretrainOptions& options) {
   options.data.pack = true;
 }
 
-void check_finetuning(const OptionSet& set, PretrainOptions& options) {
+// Of the stages of pairs, as in MindSpeed-LLM: the model that training starts from.
+void set_reference(PretrainOptions& options, std::vector<std::string>& notes) {
+  PreferenceOptions& preferences = options.preferences;
+  const LoopOptions& loop = options.loop;
+  const bool compares = preferences.has_reference() && preferences.by_preferences();
+  if (!compares || !preferences.ref_model.empty() || !loop.starts_from_load || loop.ckpt_step ||
+      !loop.pretrained_checkpoint.empty())
+    return;
+  preferences.ref_model = loop.load;
+  notes.push_back(
+      fmt::format("--ref-model: not given, so the reference is that of --load, {}", loop.load));
+}
+
+void check_finetuning(const OptionSet& set, PretrainOptions& options,
+                      std::vector<std::string>& notes) {
   LoopOptions& loop = options.loop;
   if (loop.load.empty() && loop.pretrained_checkpoint.empty()) {
     throw Error(Fault::kUsage,
@@ -122,7 +137,11 @@ void check_finetuning(const OptionSet& set, PretrainOptions& options) {
   // Corpora have no samples to pack, and samples are packed once.
   const bool packs = options.data.is_instruction_dataset && !options.data.neat_pack &&
                      !options.preferences.by_rewards() && !options.preferences.classifies();
-  if (!set.given("pack")) options.data.pack = packs;
+  const bool varies = options.data.variable_seq_lengths;
+  if (!set.given("pack")) options.data.pack = packs && !varies;
+  if (packs && varies && !options.data.pack)
+    notes.emplace_back("--variable-seq-lengths: one sample a row; add --pack to pack them");
+  set_reference(options, notes);
   if (options.preferences.classifies() && !set.given("variable-seq-lengths"))
     options.data.variable_seq_lengths = true;
 }
@@ -153,8 +172,10 @@ int train(Invocation& invocation, Training training) {
       refuse_more_arguments(invocation.parse(set, general, true));
       check_adapter_flags(set);
     }
-    if (training == Training::kFinetune) check_finetuning(set, options);
     notes = read_environment(set, variables);
+    if (training == Training::kFinetune) check_finetuning(set, options, notes);
+    // Before the others, which ask what model the options describe.
+    read_mindspeed_flags(megatron, {set, options.model, options.parallel}, notes);
     megatron.check(options.model);
     deepspeed = read_deepspeed(megatron, set, options.parallel);
     read_stage_layers(megatron, set, options.parallel, options.model);

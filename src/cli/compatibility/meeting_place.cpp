@@ -52,11 +52,13 @@ std::optional<MeetingPlace> find_meeting_place(const Lookup& lookup) {
                        .size = size,
                        .host_rank = -1,
                        .host_size = 1};
-    if (lookup(variables.host_rank) || lookup(variables.host_size)) {
+    const bool counts_host = lookup(variables.host_size).has_value();
+    if (lookup(variables.host_rank) || counts_host) {
       place.host_rank = number_in(lookup, variables.host_rank, 0, size);
-      place.host_size = number_in(lookup, variables.host_size, 1, size + 1);
+      place.host_size = counts_host ? number_in(lookup, variables.host_size, 1, size + 1)
+                                    : place.host_rank + 1;  // so many there are
     }
-    const bool one_host = place.host_size == size;
+    const bool one_host = counts_host && place.host_size == size;
     if (const auto address = lookup("MASTER_ADDR")) {
       place.address = *address;
     } else if (one_host) {

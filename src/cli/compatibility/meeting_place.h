@@ -21,7 +21,8 @@ using Lookup = std::function<std::optional<std::string>(const char* name)>;
 //                           SLURM_PROCID, SLURM_STEP_NUM_TASKS (srun); PMI_RANK, PMI_SIZE (mpiexec
 //                           of MPICH)
 //   rank, size on its host  LOCAL_RANK, LOCAL_WORLD_SIZE; the same of the others. Only ranks with
-//                           GPUs need them.
+//                           GPUs need the first. Scripts that start ranks by hand leave the second
+//                           out, which is needed only where MASTER_ADDR is not set.
 //   host of rank 0          MASTER_ADDR; not needed where all ranks are on one host
 //   port                    PITON_PORT, MASTER_PORT, or 29500. torchrun listens at MASTER_PORT
 //                           itself (TORCHELASTIC_USE_AGENT_STORE): then the next one.

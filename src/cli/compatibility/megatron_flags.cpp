@@ -134,7 +134,7 @@ std::vector<std::string> MegatronFlags::take(const std::string& name,
     meant.push_back(flag->values.empty() ? value : flag->become[allowed - flag->values.begin()]);
   }
   if (means) return meant;
-  if (flag->kind == MegatronKind::kRead) read_[flag->name] = values.empty() ? "" : values.front();
+  if (flag->kind == MegatronKind::kRead) read_[flag->name] = fmt::to_string(fmt::join(values, " "));
   if (std::find(given_.begin(), given_.end(), flag) == given_.end()) given_.push_back(flag);
   return {};
 }

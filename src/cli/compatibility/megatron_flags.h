@@ -58,7 +58,8 @@ class MegatronFlags final : public ForeignOptions {
   std::vector<std::string> take(const std::string& name,
                                 const std::vector<std::string>& values) override;
 
-  // The value of a given flag of kind kRead, "" for one without values; empty: it is not given.
+  // The values of a given flag of kind kRead with blanks between them, "" for one without values;
+  // nullopt: it is not given.
   std::optional<std::string> value_of(std::string_view name) const;
 
   // Logs which of the given flags have no effect; one line per reason.

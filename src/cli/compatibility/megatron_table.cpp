@@ -20,6 +20,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "mtp-num-layers:1 mtp-loss-scaling-factor:1 "
      "moe-router-score-function:1 moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
      "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
+     "norm-topk-prob "
      "moe-apply-probs-on-input moe-router-force-load-balancing "
      "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 multi-latent-attention rope-type:1 "
      "q-lora-rank:1 kv-lora-rank:1 qk-head-dim:1 qk-pos-emb-head-dim:1 v-head-dim:1 mscale:1 "
@@ -103,7 +104,12 @@ constexpr MegatronGroup kMegatronFlags[] = {
     // MindSpeed's.
     {kMeans, "context-parallel-algo:1=megatron_cp_algo>p2p|ulysses_cp_algo>a2a", "--cp-comm-type"},
     {kMeans, "num-layer-list:1", "--use-manual-layer-allocation --manual-layers"},
-    {kMeans, "rope-scaling-type:1=llama3>llama3|yarn>yarn", "--rotary-scaling-type"},
+    {kMeans, "rope-scaling-type:1=llama3>llama3|yarn>yarn|longrope>longrope",
+     "--rotary-scaling-type"},
+    {kMeans, "long-factor:1", "--rotary-long-factors"},
+    {kMeans, "short-factor:1", "--rotary-short-factors"},
+    {kMeans, "use-glm-rope", "--rotary-interleaved"},
+    {kMeans, "sliding-window:1", "--pre-tockens"},
     {kMeans, "scale-emb:1 embedding-multiplier-scale:1", "--embedding-multiplier"},
     {kMeans, "add-output-layer-bias", "--add-head-bias"},
     {kMeans, "schedules-method:1=dualpipev>dualpipe-v", "--pipeline-schedule"},
@@ -121,6 +127,12 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "layers"},
     {kRead, "dim-model-base:1 output-multiplier-scale:1 scale-depth:1",
      "--logits-scaling, --residual-multiplier: hidden / D, one over the factor, S / sqrt(layers)"},
+    {kRead, "n-group:1 topk-group:1 routed-scaling-factor:1 seq-aux",
+     "--moe-router-num-groups, --moe-router-group-topk, --moe-router-topk-scaling-factor, and "
+     "seq_aux_loss of --moe-router-load-balancing-type"},
+    {kRead, "spec:*",
+     "modules of MindSpeed-LLM whose layers other flags describe: qwen3_spec, deepseek_spec, "
+     "minicpm_spec, gemma2_spec, grok_spec; others are refused"},
     {kRead, "window-size:1", "--pre-tockens: (L, 0) are L earlier keys, (-1, -1) all"},
     {kRead, "no-pipeline-parallel", "--pipeline-model-parallel-size is 1, or it is refused"},
 
@@ -135,7 +147,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "jit-compile mlp-layer-fusion use-fused-swiglu disable-bf16-reduced-precision-matmul "
      "defer-embedding-wgrad-compute "
      "wgrad-deferral-limit:1 delay-wgrad-compute flash-decode use-fusion-attn-v2 "
-     "use-fused-ring-attention-update gemm-gradient-accumulation-fusion",
+     "use-fused-ring-attention-update gemm-gradient-accumulation-fusion "
+     "use-fused-rotary-pos-emb-new use-fused-mlp mla-fa-without-pad mla-mm-split "
+     "mla-fa-divide-qk padded-base-length:1 skip-bias-add",
      "kernels are chosen by the processor (PITON_ISA)"},
     {kIgnored, "shape-order:1 megatron-cp-in-bnsd",
      "attention has the same results in every order of dims; piton bench attention measures them"},
@@ -152,7 +166,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "there is no PyTorch and no Python under it"},
     {kIgnored,
      "distributed-backend:1 DDP-impl:1 local-rank:1 use-tp-pp-dp-mapping "
-     "disable-gloo-process-groups "
+     "disable-gloo-process-groups disable-gloo-group "
      "nccl-communicator-config-path:1 high-priority-stream-groups:* use-nccl-ub "
      "disable-symmetric-registration use-sharp sharp-enabled-group:1 "
      "pipeline-model-parallel-comm-backend:1 tp-comm-bootstrap-backend:1 use-ring-exchange-p2p "
@@ -168,17 +182,42 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs tp-comm-overlap-rs-dgrad "
      "disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad disable-tp-comm-split-ag "
      "disable-tp-comm-split-rs use-mc2 use-ascend-mc2 use-cp-send-recv-overlap "
-     "async-log-allreduce",
+     "async-log-allreduce cp-window-size:1 enable-overlap-ag-with-matmul "
+     "enable-overlap-matmul-with-rs enable-backward-overlap-ag-with-matmul",
      "communication overlaps with work where it can (--num-slices cuts linears for it)"},
     {kIgnored,
      "moe-grouped-gemm moe-use-legacy-grouped-gemm moe-extended-tp moe-router-fusion "
      "moe-enable-deepep moe-deepep-num-sms:1 moe-permute-fusion "
      "moe-shared-expert-overlap overlap-moe-expert-parallel-comm "
      "moe-pad-experts-for-cuda-graph-inference moe-permutation-async-comm "
-     "use-fused-moe-token-permute-and-unpermute",
+     "use-fused-moe-token-permute-and-unpermute moe-alltoall-overlap-comm "
+     "moe-allgather-overlap-comm moe-fb-overlap moe-tp-extend-ep moe-zero-memory:1 "
+     "moe-zero-memory-num-layers:1 moe-hierarchical-alltoallv moe-experts-pipeline-degree:1 "
+     "moe-unperm2-mem-optim moe-unperm2-mem-optim-swap moe-bmm-mc2 enable-token-rearrange-opt",
      "rows of tokens are sorted by expert, and one call computes all experts of a layer"},
-    {kIgnored, "moe-token-dispatcher-type:1",
+    {kIgnored, "moe-token-dispatcher-type:1 moe-flex-dispatcher-backend:1",
      "ranks of --expert-model-parallel-size gather all tokens (allgather), whatever it says"},
+    {kIgnored, "output-layer-slice-num:1 mtp-mem-efficient-logits",
+     "logits are computed for slices of the rows, and not kept"},
+    {kIgnored, "kv-head-repeat-before-uly-alltoall",
+     "heads share keys on every layout; --num-query-groups says how many"},
+    {kIgnored, "tp-2d tp-x:1 tp-y:1",
+     "--tensor-model-parallel-size divides each matrix one way, with the same results"},
+    {kIgnored, "swap-attention swap-modules:1 adaptive-recompute-device-swap",
+     "what layers keep stays in memory; --offload-activations FOLDER --cpu-offloading-num-layers N "
+     "moves it to a file"},
+    {kIgnored, "swap-optimizer swap-optimizer-times:1",
+     "the optimizer's state stays in memory; --remote-device FOLDER keeps it in a file"},
+    {kIgnored, "attention-mask-on-cpu", "masks are computed with the scores, and not stored"},
+    {kIgnored, "no-pad-to-seq-lengths",
+     "padding has no loss; --variable-seq-lengths leaves it out"},
+    {kIgnored, "enable-hf2mg-convert model-type-hf:1",
+     "--load reads folders of Hugging Face as they are"},
+    {kIgnored, "load-checkpoint-loosely",
+     "files have to fit the model; a reward model starts from one that predicts tokens too"},
+    {kIgnored, "workers:1", "corpora are read as they are; `piton preprocess` has --workers"},
+    {kIgnored, "use-nanopipe use-nanopipe-swap",
+     "--pipeline-schedule has the orders of passes, with the same results"},
     {kIgnored, "moe-per-layer-logging",
      "load_balancing_loss in the metrics is the mean over all layers"},
     {kIgnored, "auto-recompute-profiling-step:1 adaptive-recompute-profiling-step:1",
@@ -210,7 +249,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "one thread reads a corpus, by calls of the system"},
     {kIgnored,
      "tensorboard-log-interval:1 tensorboard-queue-size:1 "
-     "no-log-loss-scale-to-tensorboard "
+     "no-log-loss-scale-to-tensorboard log-batch-size-to-tensorboard "
      "log-memory-to-tensorboard log-world-size-to-tensorboard wandb-project:1 wandb-entity:1 "
      "wandb-exp-name:1 wandb-save-dir:1 one-logger-project:1 one-logger-run-name:1 no-one-logger "
      "one-logger-async app-tag-run-name:1 app-tag-run-version:1 config-logger-dir:1 "
@@ -221,7 +260,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "train` profiles"},
     {kIgnored,
      "profile-level:1 profile-with-cpu profile-with-stack profile-with-memory "
-     "profile-record-shapes profile-save-path:1",
+     "profile-record-shapes profile-save-path:1 profile-export-type:1 "
+     "profile-data-simplification",
      "--profile writes one kind of trace, to the file of --trace"},
     {kIgnored,
      "ckpt-format:1 use-dist-ckpt dist-ckpt-format:1 auto-detect-ckpt-format "
@@ -242,7 +282,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "inprocess-termination-grace-time:1 inprocess-granularity:1 "
      "inprocess-active-world-size:1 inprocess-empty-cuda-cache "
      "result-rejected-tracker-filename:1 enable-high-availability "
-     "enable-optimizer-state-local-copy",
+     "enable-optimizer-state-local-copy enable-hbmfault-repair",
      "a rank that fails ends the run, and the same command continues"},
 
     // Fixed properties, or flags that accept only these values.
@@ -253,7 +293,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kIgnored, "no-contiguous-buffers-in-local-ddp",
      "gradients are in buckets, which are reduced during backward"},
     {kSame, "exit-signal-handler", "SIGTERM always saves and ends"},
-    {kSame, "log-throughput", "the log line always has it"},
+    {kSame, "log-throughput op-cal-tflops", "the log line always has it"},
     {kSame, "log-validation-ppl-to-tensorboard",
      "each evaluation writes its loss and perplexity to the log and to tensorboard/ of --save"},
     {kSame, "attention-softmax-in-fp32 accumulate-allreduce-grads-in-fp32",
@@ -269,7 +309,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "the factor cancels; scores and softmax are in fp32, where it would help nothing"},
     {kSame, "group-query-attention", "heads share keys if --num-query-groups says how many"},
     {kSame, "no-position-embedding", "there is no table of positions under rotary ones"},
-    {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are of this form"},
+    {kSame, "dataset-impl:1=mmap|infer", "corpora are of this form"},
+    {kSame, "data-impl:1=mmap|infer|lazy|cached",
+     "files are read as their heads say, which have to be those of mmap"},
     {kSame, "expert-tensor-parallel-size:1=1",
      "--tensor-model-parallel-size splits experts like the other layers"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",
@@ -278,13 +320,17 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "main-grads-dtype:1=fp32 main-params-dtype:1=fp32 exp-avg-dtype:1=fp32 "
      "exp-avg-sq-dtype:1=fp32 ",
      "the optimizer's state is fp32"},
-    {kSame, "attention-mask-type:1=causal cp-attention-mask-type:1=causal",
-     "attention is causal; --sparse-mode has other masks"},
+    {kSame, "attention-mask-type:1=causal|general cp-attention-mask-type:1=causal|general",
+     "attention is causal, however the mask is given; --sparse-mode has other masks"},
+    {kSame, "longrope-freqs-type:1=mul|outer", "both have the same angles"},
+    {kSame, "moe-model-type:1=megatron_moe", "experts are those of Megatron-core"},
+    {kSame, "moe-device-level-aux-loss-coeff:1=0|0.0 moe-comm-aux-loss-coeff:1=0|0.0",
+     "the balance in the loss is of experts (--moe-aux-loss-coeff)"},
     {kSame, "low-freq-factor:1=1|1.0 high-freq-factor:1=4|4.0",
      "those of --rotary-scaling-type llama3"},
     {kSame, "tokenizer-padding-side:1=right", "what is padded is padded at the end"},
-    {kSame, "moe-router-dtype:1=fp32", "logits of the router are fp32"},
-    {kSame, "moe-input-jitter-eps:1=0|0.0", "the inputs of routers have no jitter"},
+    {kSame, "moe-router-dtype:1=fp32 router-gating-in-fp32", "logits of the router are fp32"},
+    {kSame, "moe-input-jitter-eps:1=0|0.0 input-jitter", "the inputs of routers have no jitter"},
     {kSame, "data-parallel-sharding-strategy:1=no_shard", "--zero-stage shards"},
     {kSame, "sample-rate:1=1|1.0 mid-level-dataset-surplus:1=0.005", "as Megatron-core has it"},
 
@@ -319,11 +365,19 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "fp4-format:1 fp4-recipe:1 fp4-quantizer-factory:1 fp4-param-gather",
      "--fp8-format has the shortest types"},
     {kNotYet,
-     "optimizer-offload-fraction:1 swap-optimizer "
+     "optimizer-offload-fraction:1 "
      "use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d",
      "--remote-device keeps all of it in a file"},
-    {kNotYet, "swap-attention swap-modules:1 adaptive-recompute-device-swap",
-     "--offload-activations FOLDER --cpu-offloading-num-layers N moves what layers keep"},
+    {kNotYet, "o2-optimizer o2-gradient",
+     "sums of gradients and the optimizer's state are fp32; --zero-stage shards them"},
+    {kNotYet, "unaligned-linear pipeline-num-transformer-layers:1",
+     "tensor ranks have equal parts; --use-manual-layer-allocation --manual-layers N,N divides "
+     "layers"},
+    {kNotYet, "reward-tokens:* placeholder-token:1",
+     "--stage rm learns from pairs of answers, not from judged steps"},
+    {kNotYet, "train-tokens:1", "--train-samples or --train-iters is the length of a run"},
+    {kNotYet, "z-loss-weight:1 lm-norm-weight:1",
+     "--normalized-head divides rows of the head by their length; losses of logits are not here"},
     {kNotYet, "recompute-in-bubble recompute-in-advance",
      "they fill the idle time of interleaved stages; --recompute-num-layers N is of each chunk"},
     {kNotYet,
@@ -335,10 +389,14 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet,
      "mrope-section:* "
      "qk-l2-norm cache-mla-latents heterogeneous-layers-config-path:1 "
-     "heterogeneous-layers-config-encoded-json:1 spec:* hybrid-attention-ratio:1 "
+     "heterogeneous-layers-config-encoded-json:1 hybrid-attention-ratio:1 "
      "hybrid-mlp-ratio:1 hybrid-override-pattern:1 mamba-state-dim:1 mamba-head-dim:1 "
      "mamba-num-groups:1 mamba-num-heads:1 is-hybrid-model disable-mamba-mem-eff-path "
-     "use-glm-rope interleave-sliding-window:1 input-layernorm-in-fp32",
+     "interleave-sliding-window:1 input-layernorm-in-fp32 enable-dsa-indexer index-topk:1 "
+     "index-n-heads:1 index-head-dim:1 use-fused-lightning-indexer "
+     "use-fused-lightning-indexer-loss use-sparse-flash-attn enable-mhc hc-mult:1 kv-compress "
+     "o-lora-rank:1 o-groups:1 use-g2-attention g2-window-size:1 compress-ratios:* "
+     "compress-rope-theta:1 n-hash-layers:1 mtp-spec:* long-mscale:1 short-mscale:1",
      "the model would be another one"},
     {kNotYet, "moe-layer-recompute", "--recompute-granularity selective or full recomputes layers"},
     {kNotYet, "moe-router-padding-for-fp8", "the products of experts are in bf16"},

@@ -13,6 +13,7 @@
 #include "cli/compatibility/deepspeed_config.h"
 #include "cli/compatibility/environment.h"
 #include "cli/compatibility/megatron_flags.h"
+#include "cli/compatibility/mindspeed_flags.h"
 #include "cli/compatibility/model_factors.h"
 #include "cli/compatibility/stage_layers.h"
 #include "cli/launch.h"
@@ -427,9 +428,9 @@ int run_plan(Invocation& invocation) {
   MegatronFlags megatron;
   set.set_foreign(&megatron);
   refuse_more_arguments(invocation.parse(set, general, true));
-  for (const std::string& note : read_environment(set, environment_variables())) {
-    invocation.log.info(note);
-  }
+  std::vector<std::string> notes = read_environment(set, environment_variables());
+  read_mindspeed_flags(megatron, {set, options.model, options.parallel}, notes);
+  for (const std::string& note : notes) invocation.log.info(note);
   megatron.report(invocation.log);
   megatron.check(options.model);
   const auto deepspeed = read_deepspeed(megatron, set, options.parallel);

@@ -25,10 +25,11 @@ void check_instruction_options(const DataOptions& options) {
   constexpr std::string_view kCorpora =
       "is for corpora of running text; leave it or --is-instruction-dataset out";
   refuse(options.mock_data, "mock-data", kCorpora);
-  refuse(options.reset_attention_mask, "reset-attention-mask", kCorpora);
   refuse(options.eod_mask_loss, "eod-mask-loss", kCorpora);
   refuse(options.is_pairwise_dataset && options.neat_pack, "neat-pack",
          "preferences are not packed by preprocess; use --pack");
+  refuse(options.is_pairwise_dataset && options.reset_attention_mask, "reset-attention-mask",
+         "answers of preferences do not see each other anyway; leave it out");
   refuse(options.is_pairwise_dataset && options.reset_position_ids, "reset-position-ids",
          "positions of preferences start at each answer; leave it out");
   refuse(options.padded_samples && options.pack, "padded-samples",

@@ -93,7 +93,9 @@ struct DataOptions {
              {{"single", DataloaderType::kSingle}, {"cyclic", DataloaderType::kCyclic}}));
     v(Option{"reset-position-ids", "restart positions after each end of document", experiment},
       reset_position_ids);
-    v(Option{"reset-attention-mask", "hide earlier documents of the same sample from a token",
+    v(Option{"reset-attention-mask",
+             "hide earlier documents of the same sample from a token; of instruction data, earlier "
+             "texts of a row",
              experiment},
       reset_attention_mask);
     v(Option{"eod-mask-loss",

@@ -210,15 +210,19 @@ class Opener {
     const DocumentRules& documents = settings_.documents;
     const std::int32_t pad = pad_id();
     const bool restarts = options_.reset_position_ids && !options_.neat_pack;
-    if (restarts && !documents.eod) {
+    // Rows that are packed here, and those of neat_pack, are divided into texts anyway.
+    const bool divides = options_.reset_attention_mask && !options_.neat_pack && !options_.pack;
+    if ((restarts || divides) && !documents.eod) {
       throw Error(Fault::kUsage,
-                  "--reset-position-ids: needs an end-of-document id, and the tokenizer has none; "
-                  "leave it out or use another tokenizer");
+                  "--reset-{}: needs an end-of-document id, and the tokenizer has none; "
+                  "leave it out or use another tokenizer",
+                  restarts ? "position-ids" : "attention-mask");
     }
     const InstructionRules rules{.sequence = sequence_,
                                  .pad = pad,
                                  .neat_pack = options_.neat_pack,
-                                 .eod = restarts ? documents.eod : std::nullopt};
+                                 .eod = restarts ? documents.eod : std::nullopt,
+                                 .divides = divides ? documents.eod : std::nullopt};
     InstructionOrder order = order_of({first, end}, samples, exact_epochs);
     order.left_out = cut_without_label(*files, first, end, sequence_);
     report_left_out(*files, {first, end}, name, order.left_out);

@@ -14,6 +14,17 @@ namespace {
 // 64 GiB of an order are a mistake in the request.
 constexpr std::int64_t kLongestOrder = std::int64_t{1} << 34;
 
+// A segment for the tokens up to each end of document; padding keeps its own.
+void divide_at(std::int32_t eod, Sample& sample) {
+  sample.segments.resize(sample.tokens.size());
+  std::int32_t segment = 0;
+  for (std::size_t i = 0; i < sample.tokens.size(); ++i) {
+    if (sample.segments[i] == kPaddingSegment) continue;
+    sample.segments[i] = segment;
+    if (sample.tokens[i] == eod) ++segment;
+  }
+}
+
 }  // namespace
 
 std::array<std::string, 3> InstructionFiles::prefixes(const std::string& prefix) {
@@ -149,6 +160,7 @@ void InstructionDataset::sample(std::int64_t index, Sample& sample) const {
   sample.positions.resize(length);
   sample.segments.clear();
   apply_mask(number, mask, sample);
+  if (rules_.divides) divide_at(*rules_.divides, sample);
   std::int32_t position = 0;
   for (std::size_t i = 0; i < length; ++i) {
     const bool restarts =

@@ -10,7 +10,8 @@
 // A sample has the tokens x[0..n-1) and the labels y[1..n), cut on the right to s of them. Further:
 //   padding     up to s, and tokens of mask 0: nothing is learned, and only padding attends to it
 //   segments    under neat_pack a text each; the last token of a text has no label, as the next
-//               token belongs to another one
+//               token belongs to another one. Under reset_attention_mask what an end of document
+//               ends, each; labels are those of the files
 //   positions   0, 1, ..., from 0 again at each packed text and at the padding that was added;
 //               under reset_position_ids also after each end of document within a text
 //
@@ -54,6 +55,8 @@ struct InstructionRules {
   std::int32_t pad = 0;
   bool neat_pack = false;
   std::optional<std::int32_t> eod = {};  // set: reset_position_ids
+  // Set: reset_attention_mask, of rows that were packed without the numbers of their texts
+  std::optional<std::int32_t> divides = {};
 };
 
 // Determines the order.

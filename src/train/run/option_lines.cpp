@@ -65,4 +65,25 @@ std::vector<std::string> option_lines(const PretrainOptions& given, PretrainOpti
   return text;
 }
 
+std::vector<std::string> lines_without_effect(const PretrainOptions& options,
+                                              const ModelConfig& model) {
+  std::vector<std::string> lines;
+  const auto add = [&](bool given, std::string_view flag, std::string_view why) {
+    if (given) lines.push_back(fmt::format("--{}: has no effect: {}", flag, why));
+  };
+  const LoopOptions& loop = options.loop;
+  const ModelOptions& flags = options.model;
+  constexpr std::string_view kNotSaved = "nothing is saved, since no --save is given";
+  add(loop.save.empty() && loop.save_interval > 0, "save-interval", kNotSaved);
+  add(loop.save.empty() && loop.save_interval_minutes, "save-interval-in-mins", kNotSaved);
+  add(loop.save.empty() && loop.no_save_optim, "no-save-optim", kNotSaved);
+  add(options.parallel.linears.sequence_parallel && options.parallel.tensor == 1,
+      "sequence-parallel", "--tensor-model-parallel-size is 1");
+  add(flags.mlp.exact_gelu && model.activation != ActivationKind::kGeluErf, "no-bias-gelu-fusion",
+      "it is of a GELU without a gate, and this model has another activation");
+  add(flags.rotary.base && model.positions != PositionKind::kRotary, "rotary-base",
+      "this model has no rotary positions");
+  return lines;
+}
+
 }  // namespace piton

@@ -15,4 +15,10 @@ namespace piton {
 // under --use-checkpoint-opt_param-scheduler.
 std::vector<std::string> option_lines(const PretrainOptions& given, PretrainOptions settled);
 
+// A line for each option that has no effect on this run, as in Megatron-LM, whose scripts give it:
+// --sequence-parallel on one tensor rank, intervals of saves without --save, and flags of other
+// positions and activations than those of `model`.
+std::vector<std::string> lines_without_effect(const PretrainOptions& options,
+                                              const ModelConfig& model);
+
 }  // namespace piton

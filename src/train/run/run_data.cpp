@@ -173,6 +173,8 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
       sizes_(plan.micro_batch_sizes),
       row_length_(plan.sequence),
       whole_validation_(options.loop.full_validation),
+      needs_validation_(whole_validation_ || options.loop.skip_train || options.loop.keep_best ||
+                        options.loop.early_stopping_patience.has_value()),
       eval_iters_(options.loop.eval_iters),
       files_(inputs.files),
       notes_(files_, notes) {
@@ -218,7 +220,7 @@ void RunData::open(const PretrainOptions& options, const RunPlan& plan, const To
   if (!loop.evaluates()) return;
   open_validation(sets.valid.empty() ? nullptr : sets.valid[0].source, rules);
   open_test(sets.test.empty() ? nullptr : sets.test[0].source, rules);
-  if (whole_validation_ || loop.skip_train) return;
+  if (whole_validation_ || loop.skip_train || valid_.source == nullptr) return;
   const std::int64_t evaluations =
       std::max<std::int64_t>(plan.train_iters - 1, 0) / loop.eval_interval + 1;
   check_length_of_validation(valid_.source->samples(),
@@ -227,9 +229,15 @@ void RunData::open(const PretrainOptions& options, const RunPlan& plan, const To
 
 void RunData::open_validation(std::shared_ptr<const SampleSource> samples, BatchRules rules) {
   if (samples == nullptr || samples->size() == 0) {
+    if (!needs_validation_) {  // as Megatron-LM, whose scripts give both
+      notes_.warning(
+          "--eval-iters: the validation split has no samples: nothing is evaluated; change --split "
+          "to evaluate");
+      return;
+    }
     throw Error(Fault::kData, "--{}: the validation split has no samples; change --split, or {}",
                 whole_validation_ ? "full-validation" : "eval-iters",
-                whole_validation_ ? "leave this out" : "set --eval-iters 0");
+                whole_validation_ ? "leave this out" : "leave out what reads validation losses");
   }
   valid_ = opened(std::move(samples), rules, whole_validation_);
 }

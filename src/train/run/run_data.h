@@ -89,7 +89,7 @@ class RunData {
   void open(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
             const OwnSamples& own);
   void compare_contents();
-  // Null or empty samples are an Error(kData).
+  // Null or empty samples: nothing is evaluated, or an Error(kData) if the run needs losses of it.
   void open_validation(std::shared_ptr<const SampleSource> samples, BatchRules rules);
   // Null or empty samples: the run has no test set.
   void open_test(std::shared_ptr<const SampleSource> samples, BatchRules rules);
@@ -116,6 +116,7 @@ class RunData {
   HeldOut valid_;
   HeldOut test_;
   bool whole_validation_;
+  bool needs_validation_;
   std::int64_t eval_iters_;
   std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
   std::vector<std::string> fingerprints_;  // of each

@@ -107,13 +107,8 @@ void check_saves(const PretrainOptions& options) {
   }
   if (!loop.save.empty()) return;
   if (loop.keep_best) throw Error(Fault::kUsage, "--keep-best: needs --save DIR to save to");
-  if (loop.save_interval > 0 || loop.save_interval_minutes) {
-    throw Error(Fault::kUsage, "--save-interval{}: needs --save DIR to save to",
-                loop.save_interval > 0 ? "" : "-in-mins");
-  }
-  for (const auto& [given, flag] : {std::pair{loop.keep > 0, "--keep"},
-                                    {loop.verify_saves, "--verify-saves"},
-                                    {loop.no_save_optim, "--no-save-optim"}}) {
+  for (const auto& [given, flag] :
+       {std::pair{loop.keep > 0, "--keep"}, {loop.verify_saves, "--verify-saves"}}) {
     if (given) throw Error(Fault::kUsage, "{}: needs --save DIR to save to", flag);
   }
 }
@@ -318,6 +313,11 @@ void check_masks(const PretrainOptions& options) {
                 "--sparse-mode: mode {} is causal within each document, and rows are not divided "
                 "into documents; give --reset-attention-mask too (--neat-pack of instruction data)",
                 attention.sparse_mode);
+  }
+  if (data.reset_attention_mask && options.preferences.classifies()) {
+    throw Error(Fault::kUsage,
+                "--reset-attention-mask: is for rows of several texts, and --stage classify reads "
+                "one text a row; leave it out");
   }
   if (!attention.has_prefix()) return;
   const auto refuse = [&](bool given, const char* why) {

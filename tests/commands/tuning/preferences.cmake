@@ -93,6 +93,16 @@ expect(RUN ${dpo} ${lora} --dpo-loss-type robust --dpo-label-smoothing 0.1 --f-d
   --neftune-noise-alpha 5 --save ${WORK}/robust CODE 0 ERR "saved ")
 expect(RUN ${tune} --data-path ${WORK}/judged --stage kto ${lora} --save ${WORK}/kto CODE 0 ERR " kl: " "saved ")
 
+# Without --ref-model the model of --load is the reference; the same command continues with it.
+foreach(end 2 4)
+  expect(RUN ${dpo} --save ${WORK}/reference-of-load --exit-interval 2 CODE 0
+    ERR "--ref-model: not given, so the reference is that of --load, [^ \n]*base\n" "iteration +${end}/")
+endforeach()
+file(READ ${WORK}/reference-of-load/config.toml config)
+if(NOT config MATCHES "ref-model = \"[^\"]*base\"")
+  message(FATAL_ERROR "the run does not keep its reference\n${config}")
+endif()
+
 # Two ranks.
 foreach(layout "tensor-model-parallel-size;2" "pipeline-model-parallel-size;2" "zero-stage;3")
   list(GET layout 0 flag)
@@ -105,7 +115,7 @@ foreach(layout "tensor-model-parallel-size;2" "pipeline-model-parallel-size;2" "
 endforeach()
 
 # What is refused.
-expect(RUN ${dpo} --save ${WORK}/none CODE 2 ERR "--stage dpo: no reference; give --ref-model DIR")
+expect(RUN ${dpo} --ckpt-step 1 --save ${WORK}/none CODE 2 ERR "--stage dpo: no reference; give --ref-model DIR")
 expect(RUN ${dpo} ${lora} --lora-modules-to-save norms --save ${WORK}/none CODE 2 ERR "--lora-modules-to-save changes weights of the base")
 expect(RUN ${dpo} ${lora} --simpo-beta 1 --save ${WORK}/none CODE 2 ERR "--simpo-beta: is for --stage simpo, got --stage dpo")
 expect(RUN ${dpo} ${lora} --cpo-alpha 2 --save ${WORK}/none CODE 2 ERR "--cpo-alpha: is for --stage cpo, got --stage dpo")

@@ -223,14 +223,16 @@ TEST(OptionSet, TakesTheLastOfAFlagGivenTwiceAndSaysSo) {
   EXPECT_TRUE(f.set.notes().empty());
 }
 
-// In Megatron-LM too: an option and its other name are not given together.
-TEST(OptionSet, RefusesTwoNamesOfOneOption) {
+// Scripts of MindSpeed-LLM give a value by its old and by its new name.
+TEST(OptionSet, RefusesTwoValuesByTwoNamesOfOneOption) {
   Fixture f;
+  f.parse({"--num-layers", "4", "--layers", "4.0"});
+  EXPECT_TRUE(f.set.notes().empty());
   EXPECT_EQ(message_of(Fault::kUsage,
                        [&] {
-                         f.parse({"--num-layers", "4", "--layers", "4"});
+                         f.parse({"--num-layers", "4", "--layers", "5"});
                        }),
-            "--num-layers and --layers: two names of one option; give one");
+            "--num-layers and --layers: two names of one option, got 4 and 5; give one");
 }
 
 TEST(OptionSet, NamesEverythingThatIsWrongAtOnce) {

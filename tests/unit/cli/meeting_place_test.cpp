@@ -102,6 +102,20 @@ TEST(MeetingPlace, NeedsNoNumbersOfTheHost) {
   EXPECT_FALSE(place(own));
 }
 
+// Scripts that start each rank by hand do not count the ranks of a host.
+TEST(MeetingPlace, NeedsNoNumberOfRanksOfTheHost) {
+  Variables own = kTorchrun;
+  own.erase("LOCAL_WORLD_SIZE");
+  const auto found = place(own);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->host_rank, 1);
+  EXPECT_EQ(found->host_size, 2);  // at least
+  EXPECT_EQ(found->address, "node7");
+  own["LOCAL_RANK"] = "7";  // all may be on this host, which other ranks cannot know
+  own.erase("MASTER_ADDR");
+  EXPECT_FALSE(place(own));
+}
+
 TEST(MeetingPlace, IsNoneForOneProcess) {
   EXPECT_FALSE(place({}));
   EXPECT_FALSE(place({{"RANK", "0"}, {"WORLD_SIZE", "1"}}));

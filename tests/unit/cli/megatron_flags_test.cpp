@@ -258,13 +258,66 @@ TEST(MegatronFlags, OfMindSpeedWithoutMeaningAreTaken) {
   f.set.parse({"--use-mc2", "--reuse-fp32-param", "--no-shared-storage", "--use-deter-comp",
                "--use-cp-send-recv-overlap", "--use-fused-ring-attention-update",
                "--cp-attention-mask-type", "causal", "--tokenizer-padding-side", "right",
-               "--profile-level", "level1", "--profile-with-cpu", "--enable-high-availability"});
+               "--profile-level", "level1", "--profile-with-cpu", "--enable-high-availability",
+               "--attention-mask-type", "general"});
   KeptLog log;
   f.flags.report(log);
   EXPECT_EQ(log.lines.size(), 6U);
-  EXPECT_THAT(f.failure({"--attention-mask-type", "general"}), HasSubstr("wanted causal"));
-  EXPECT_EQ(f.failure({"--swap-optimizer"}),
-            "--swap-optimizer: not yet; --remote-device keeps all of it in a file");
+  EXPECT_THAT(f.failure({"--attention-mask-type", "full"}), HasSubstr("wanted causal or general"));
+  EXPECT_EQ(f.failure({"--o2-optimizer"}),
+            "--o2-optimizer: not yet; sums of gradients and the optimizer's state are fp32; "
+            "--zero-stage shards them");
+}
+
+// Those that only make its programs faster, or smaller.
+TEST(MegatronFlags, OfMindSpeedsSpeedAreTaken) {
+  FlagsFixture f;
+  f.set.parse({"--swap-attention",
+               "--swap-optimizer",
+               "--moe-alltoall-overlap-comm",
+               "--moe-allgather-overlap-comm",
+               "--mla-fa-without-pad",
+               "--mla-mm-split",
+               "--mtp-mem-efficient-logits",
+               "--moe-fb-overlap",
+               "--moe-tp-extend-ep",
+               "--moe-zero-memory",
+               "level1",
+               "--output-layer-slice-num",
+               "10",
+               "--disable-gloo-group",
+               "--kv-head-repeat-before-uly-alltoall",
+               "--moe-hierarchical-alltoallv",
+               "--moe-experts-pipeline-degree",
+               "2",
+               "--no-pad-to-seq-lengths",
+               "--log-batch-size-to-tensorboard",
+               "--workers",
+               "4",
+               "--model-type-hf",
+               "qwen3",
+               "--enable-hf2mg-convert",
+               "--lr",
+               "0.5"});
+  EXPECT_EQ(f.options.learning_rate.lr, 0.5);
+  KeptLog log;
+  f.flags.report(log);
+  EXPECT_EQ(log.lines.size(), 11U);
+  EXPECT_EQ(log.lines[0],
+            "--swap-attention: no meaning here: what layers keep stays in memory; "
+            "--offload-activations FOLDER --cpu-offloading-num-layers N moves it to a file");
+}
+
+TEST(MegatronFlags, OfMindSpeedsPositionsAreOptions) {
+  FlagsFixture f;
+  f.set.parse({"--rope-scaling-type", "longrope", "--longrope-freqs-type", "mul", "--long-factor",
+               "2,3", "--short-factor", "1,1.5", "--use-glm-rope", "--sliding-window", "4096"});
+  const RotaryOptions& rotary = f.options.model.rotary;
+  EXPECT_EQ(rotary.scaling_type, "longrope");
+  EXPECT_THAT(rotary.long_factors, ElementsAre(2, 3));
+  EXPECT_THAT(rotary.short_factors, ElementsAre(1, 1.5));
+  EXPECT_TRUE(rotary.interleaved);
+  EXPECT_EQ(f.options.model.attention.window_before, 4096);
 }
 
 TEST(MegatronFlags, OfTokenizersAreRefusedWithAWordAboutTokenizers) {
@@ -277,8 +330,10 @@ TEST(MegatronFlags, OfTokenizersAreRefusedWithAWordAboutTokenizers) {
 TEST(MegatronFlags, ThatSayWhatIsSoTakeNoOtherValue) {
   FlagsFixture f;
   f.set.parse({"--data-impl", "mmap", "--expert-tensor-parallel-size", "1"});
-  EXPECT_EQ(f.failure({"--data-impl", "lazy"}),
-            "--data-impl: got \"lazy\", wanted mmap or infer; corpora are of this form");
+  f.set.parse({"--data-impl", "lazy"});
+  EXPECT_EQ(f.failure({"--data-impl", "eager"}),
+            "--data-impl: got \"eager\", wanted mmap or infer or lazy or cached; files are read as "
+            "their heads say, which have to be those of mmap");
   EXPECT_THAT(f.failure({"--expert-tensor-parallel-size", "2"}), HasSubstr("got \"2\", wanted 1"));
   EXPECT_EQ(f.failure({"--data-impl"}), "--data-impl: got no value, wanted one");
 }

@@ -240,6 +240,31 @@ TEST_F(InstructionFilesTest, PaddingOfTheFilesIsSeenByNobodyAndTeachesNothing) {
   EXPECT_EQ(sample.length, 5);
 }
 
+// Rows that were packed without the numbers of their texts: 2 ends a text. Those of --neat-pack and
+// of --pack are divided anyway.
+TEST_F(InstructionFilesTest, ResetMasksAtTheEndsOfTextsOfARow) {
+  const auto first = [&](const IdRow& mask) {
+    const IdRow ids = {5, 6, 2, 8, 2, 9, 9};
+    options_.is_instruction_dataset = options_.reset_attention_mask = options_.no_shuffle = true;
+    options_.split = "1,0,0";
+    options_.data_path = {write("a", {{{ids}, {mask}, {ids}}})};
+    Sample sample;
+    open_data_sets(options_,
+                   {.sequence = 8, .seed = 3, .counts = {1, 0, 0}, .documents = {.eod = 2}}, log_)
+        .train->sample(0, sample);
+    return sample;
+  };
+  const Sample divided = first({1, 1, 1, 1, 1, 1, 0});
+  EXPECT_EQ(divided.segments, (IdRow{0, 0, 0, 1, 1, 2, -1, -1}));
+  EXPECT_EQ(divided.positions, (IdRow{0, 1, 2, 0, 1, 0, 0, 1}));
+  EXPECT_EQ(divided.labels, (IdRow{6, 2, 8, 2, 9, -100, -100, -100}));
+  options_.neat_pack = true;
+  EXPECT_EQ(first({1, 1, 1, 1, 1, 2, 2}).segments, (IdRow{0, 0, 0, 0, 0, 1, -1, -1}));
+  options_.neat_pack = false;
+  options_.pack = true;
+  EXPECT_EQ(first({1, 1, 1, 1, 1, 1, 1}).segments, (IdRow{0, 0, 0, 0, 0, 0, -1, -1}));
+}
+
 TEST_F(InstructionFilesTest, RefuseFilesThatDoNotBelongTogetherWithOneLine) {
   Three fewer = counted(0, 4, 5);
   fewer[2].pop_back();
@@ -292,8 +317,7 @@ TEST_F(InstructionFilesTest, RefuseOptionsThatContradictThem) {
     options.*flag = true;
     EXPECT_THAT(error(options), HasSubstr("is for --is-instruction-dataset"));
   }
-  for (const auto flag :
-       {&DataOptions::mock_data, &DataOptions::reset_attention_mask, &DataOptions::eod_mask_loss}) {
+  for (const auto flag : {&DataOptions::mock_data, &DataOptions::eod_mask_loss}) {
     DataOptions options;
     options.is_instruction_dataset = true;
     options.*flag = true;
@@ -302,8 +326,12 @@ TEST_F(InstructionFilesTest, RefuseOptionsThatContradictThem) {
   DataOptions options;
   options.is_instruction_dataset = true;
   options.data_path = {a};
+  options.reset_attention_mask = true;
+  EXPECT_THAT(error(options), HasSubstr("--reset-attention-mask: needs an end-of-document id"));
   options.reset_position_ids = true;
   EXPECT_THAT(error(options), HasSubstr("--reset-position-ids: needs an end-of-document id"));
+  options.is_pairwise_dataset = true;
+  EXPECT_THAT(error(options), HasSubstr("--reset-attention-mask: answers of preferences do not"));
 }
 
 TEST_F(InstructionFilesTest, RowsOfAVariableLengthAgreeOnAllRanksAndEqualThePaddedOnes) {

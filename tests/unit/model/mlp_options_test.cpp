@@ -30,7 +30,6 @@ struct Wanted {
 TEST(MlpOptions, NameTheActivation) {
   const Wanted all[] = {{{"--activation", "gelu"}, ActivationKind::kGeluTanh, false},
                         {{"--activation", "gelu-erf"}, ActivationKind::kGeluErf, false},
-                        {{"--no-bias-gelu-fusion"}, ActivationKind::kGeluErf, false},
                         {{"--activation", "gelu-fast"}, ActivationKind::kGeluFast, false},
                         {{"--activation", "relu"}, ActivationKind::kRelu, false},
                         {{"--activation", "squared-relu"}, ActivationKind::kSquaredRelu, false},
@@ -254,6 +253,30 @@ TEST(MlpOptions, RefuseRoutersThatCannotBe) {
                         "none; give --num-experts too, or leave it out"));
 }
 
+// MindSpeed-LLM's scripts of models whose layers all have experts.
+TEST(MlpOptions, TakeMinusOneForNumbersOfLayersThatAreNotGiven) {
+  const std::vector<std::string> experts{"--num-experts", "4"};
+  std::vector<std::string> none = experts;
+  none.insert(none.end(), {"--first-k-dense-replace", "-1", "--moe-layer-freq", "-1"});
+  EXPECT_EQ(resolve("llama-tiny", none).experts, resolve("llama-tiny", experts).experts);
+  EXPECT_FALSE(resolve("llama-tiny", {"--first-k-dense-replace", "-1"}).experts);
+  none[3] = "1";
+  EXPECT_EQ(resolve("llama-tiny", none).experts->dense_layers, std::vector<std::int64_t>{0});
+}
+
+// Megatron's fused kernel is of a GELU without a gate.
+TEST(MlpOptions, OfAnUnfusedGeluChangeNoOtherActivation) {
+  EXPECT_EQ(resolve("gpt2-tiny", {"--no-bias-gelu-fusion"}).activation, ActivationKind::kGeluErf);
+  const ModelConfig given = resolve("gpt2-tiny", {"--swiglu", "--no-bias-gelu-fusion"});
+  EXPECT_EQ(given.activation, ActivationKind::kSilu);
+  EXPECT_TRUE(given.gated);
+  const ModelConfig family = resolve("llama-tiny", {"--no-bias-gelu-fusion"});
+  EXPECT_EQ(family.activation, ActivationKind::kSilu);
+  EXPECT_TRUE(family.gated);
+  EXPECT_EQ(resolve("gpt2-tiny", {"--squared-relu", "--no-bias-gelu-fusion"}).activation,
+            ActivationKind::kSquaredRelu);
+}
+
 TEST(MlpOptions, RefuseContradictions) {
   const auto refused = [](const std::vector<std::string>& flags, const std::string& with) {
     EXPECT_NE(message_of(Fault::kUsage, [&] { resolve("gpt2-tiny", flags); }).find(with),
@@ -262,8 +285,8 @@ TEST(MlpOptions, RefuseContradictions) {
   };
   refused({"--swiglu", "--activation", "geglu"},
           "--swiglu: means swiglu, but another flag says geglu");
-  refused({"--swiglu", "--no-bias-gelu-fusion"},
-          "--no-bias-gelu-fusion: means gelu-erf, but another flag says swiglu");
+  refused({"--activation", "gelu", "--no-bias-gelu-fusion"},
+          "--no-bias-gelu-fusion: means gelu-erf, but another flag says gelu");
   refused({"--is-x-model", "--swiglu"}, "--is-x-model");
   refused({"--is-x-model", "--ffn-hidden-size", "77"},
           "--ffn-hidden-size: got 77, wanted an even number");

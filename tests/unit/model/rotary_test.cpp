@@ -109,6 +109,9 @@ TEST(RotaryOptions, RefuseWhatCannotBeOrIsNotRead) {
   EXPECT_THAT(refusal({"--rotary-percent", "0.5"}, "gpt2-tiny"),
               HasSubstr("--rotary-percent: this model has no rotary positions"));
   EXPECT_THAT(refusal({"--use-rope-scaling"}, "gpt2-tiny"), HasSubstr("no rotary positions"));
+  // Scripts of Bloom and Baichuan have it.
+  EXPECT_EQ(resolve({"--position-embedding-type", "alibi", "--rotary-base", "5"}).positions,
+            PositionKind::kAlibi);
   EXPECT_THAT(refusal({"--no-rope-freq", "2"}, "gpt2-tiny"),
               HasSubstr("--no-rope-freq: this model has no rotary positions"));
   EXPECT_THAT(refusal({"--no-rope-freq", "0"}), HasSubstr("--no-rope-freq: got 0"));

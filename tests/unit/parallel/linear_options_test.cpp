@@ -101,6 +101,9 @@ TEST(LinearOptions, RefuseTokensThatCannotBeCut) {
   const LinearOptions eight{.slices = 8};
   EXPECT_EQ(eight.strategy({60}, 1).slices, 8);  // nothing is cut on one tensor rank
   EXPECT_EQ(eight.strategy({4}, 2).slices, 8);   // fewer rows than slices are whole
+  const LinearOptions divided{.sequence_parallel = true};
+  EXPECT_TRUE(divided.strategy({64}, 2).sequence_parallel);
+  EXPECT_FALSE(divided.strategy({63}, 1).sequence_parallel);
   EXPECT_EQ(eight.strategy({64, 128}, 2).shared_rows, 128);
 }
 

@@ -146,6 +146,7 @@ TEST(PipelineOptions, TakeSizesOfMicroBatchesOrAPreset) {
   };
   EXPECT_THAT(parsed({}).micro_batch_sizes(2, 2, 8), IsEmpty());
   EXPECT_THAT(sizes({"1", "3", "2"}, 2, 2, 6), ElementsAre(1, 3, 2));
+  EXPECT_THAT(sizes({"1,3,2"}, 2, 2, 6), ElementsAre(1, 3, 2));
   EXPECT_EQ(sizes({"example-config-1"}, 4, 4, 64).size(), 16U);
   EXPECT_EQ(sizes({"example-config-2"}, 8, 4, 96).size(), 24U);
   const auto refused = [&](const std::vector<std::string>& words, int stages, std::int64_t micro,

@@ -40,6 +40,23 @@ TEST(OptionLines, SayWhereEachValueIsFrom) {
   EXPECT_THAT(lines[2], Not(HasSubstr("train-iters")));
 }
 
+TEST(OptionLines, NameWhatHasNoEffect) {
+  const auto lines = [](const std::vector<std::string>& words) {
+    const PretrainOptions options = given("train-iters = 1\n", words);
+    return lines_without_effect(options, make_run_plan(options, 1, 0).session.model);
+  };
+  EXPECT_THAT(lines({"--model", "llama-tiny", "--sequence-parallel", "--save-interval", "10",
+                     "--no-save-optim", "--no-bias-gelu-fusion", "--rotary-base", "500"}),
+              ElementsAre("--save-interval: has no effect: nothing is saved, since no --save is "
+                          "given",
+                          HasSubstr("--no-save-optim: has no effect"),
+                          "--sequence-parallel: has no effect: --tensor-model-parallel-size is 1",
+                          HasSubstr("--no-bias-gelu-fusion: has no effect: it is of a GELU")));
+  EXPECT_THAT(lines({"--model", "gpt2-tiny", "--no-bias-gelu-fusion", "--rotary-base", "500",
+                     "--save", "run", "--save-interval", "10"}),
+              ElementsAre("--rotary-base: has no effect: this model has no rotary positions"));
+}
+
 // A value that equals the default is not worth a word, whoever gave it.
 TEST(OptionLines, LeaveOutDefaults) {
   const auto lines =
