@@ -23,6 +23,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "norm-topk-prob "
      "moe-apply-probs-on-input moe-router-force-load-balancing "
      "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 multi-latent-attention rope-type:1 "
+     "attention-output-gate linear-attention-freq:1 linear-num-key-heads:1 "
+     "linear-num-value-heads:1 linear-key-head-dim:1 linear-value-head-dim:1 "
+     "linear-conv-kernel-dim:1 "
      "q-lora-rank:1 kv-lora-rank:1 qk-head-dim:1 qk-pos-emb-head-dim:1 v-head-dim:1 mscale:1 "
      "mscale-all-dim:1 multi-head-latent-attention qk-rope-head-dim:1 qk-nope-head-dim:1 "
      "max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
@@ -328,6 +331,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "the balance in the loss is of experts (--moe-aux-loss-coeff)"},
     {kSame, "low-freq-factor:1=1|1.0 high-freq-factor:1=4|4.0",
      "those of --rotary-scaling-type llama3"},
+    {kSame, "experimental-attention-variant:1=gated_delta_net",
+     "--linear-attention-freq says which layers have it"},
     {kSame, "tokenizer-padding-side:1=right", "what is padded is padded at the end"},
     {kSame, "moe-router-dtype:1=fp32 router-gating-in-fp32", "logits of the router are fp32"},
     {kSame, "moe-input-jitter-eps:1=0|0.0 input-jitter", "the inputs of routers have no jitter"},
