@@ -25,23 +25,26 @@ constexpr const char* kFlag = "(^|[^\\w-])--([A-Za-z][A-Za-z0-9_-]*)";
 // Not in the two pages.
 const Flags kOthers = {
     "help",
-    "version",                 // of every command
-    "modle",                   // a mistake, whose message docs/first_hour.md shows
-    "fault",                   // of builds with assertions; the page is of the release
-    "list",                    // of tools/nightly.sh
-    "num_layers",              // of MindSpeed's converters, accepted by piton convert
-    "model-type-hf",           // the same
-    "load-from-legacy",        // the same
-    "hf-cfg-dir",              // the same
-    "loader",                  // the same
-    "saver",                   // the same
-    "w-pack",                  // the same
-    "orm",                     // the same, refused by it
-    "hf-chat-template",        // of MindSpeed-LLM's inference, accepted by piton chat
-    "inference-prompt-type",   // the same
-    "valid-data",              // of Megatron-LM's evaluations, accepted by piton eval
-    "origin-postprocess",      // of MindSpeed-LLM, named in comparisons with it
-    "dataset-additional-keys"  // the same
+    "version",                      // of every command
+    "modle",                        // a mistake, whose message docs/first_hour.md shows
+    "fault",                        // of builds with assertions; the page is of the release
+    "list",                         // of tools/nightly.sh
+    "num_layers",                   // of MindSpeed's converters, accepted by piton convert
+    "model-type-hf",                // the same
+    "load-from-legacy",             // the same
+    "load-checkpoint-loosely",      // the same
+    "save-lora-to-hf",              // the same
+    "source-expert-parallel-size",  // the same
+    "hf-cfg-dir",                   // the same
+    "loader",                       // the same
+    "saver",                        // the same
+    "w-pack",                       // the same
+    "orm",                          // the same, refused by it
+    "hf-chat-template",             // of MindSpeed-LLM's inference, accepted by piton chat
+    "inference-prompt-type",        // the same
+    "valid-data",                   // of Megatron-LM's evaluations, accepted by piton eval
+    "origin-postprocess",           // of MindSpeed-LLM, named in comparisons with it
+    "dataset-additional-keys"       // the same
 };
 
 void add_flags(const std::string& text, Flags& flags) {
