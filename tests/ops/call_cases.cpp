@@ -221,9 +221,9 @@ class CaseList {
   }
 
   void add_activations() {
-    for (const auto kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
-                            ActivationKind::kGeluFast, ActivationKind::kSilu, ActivationKind::kRelu,
-                            ActivationKind::kSquaredRelu, ActivationKind::kSigmoid}) {
+    for (const auto kind :
+         {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kGeluFast,
+          ActivationKind::kSilu, ActivationKind::kRelu, ActivationKind::kSquaredRelu}) {
       for (const std::int64_t n : {0, 1, 9}) {
         for (const std::int64_t f : {1, 33, 100}) {
           for (const bool gated : {false, true}) add_activation(kind, n, f, gated);

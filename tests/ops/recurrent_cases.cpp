@@ -80,6 +80,28 @@ class RecurrentCases {
     }
   }
 
+  // Of attention and of what heads give: columns of a projection.
+  void add_gates() {
+    for (const std::int64_t n : {0, 1, 9}) {
+      for (const std::int64_t c : {6, 40, 67}) {
+        const Shape shape{n, c};
+        const auto inputs = [&] { return source_.normal_rows(dtype_, shape); };
+        const auto outputs = [&] { return source_.unwritten_rows(dtype_, shape); };
+        const std::string detail = fmt::format("sigmoid gate, n {} c {}", n, c);
+        add(detail, 1,
+            ActivationForward{
+                .y = outputs(), .x = inputs(), .up = inputs(), .kind = ActivationKind::kSigmoid});
+        add(detail, 1,
+            ActivationBackward{.dx = outputs(),
+                               .dup = outputs(),
+                               .dy = inputs(),
+                               .x = inputs(),
+                               .up = inputs(),
+                               .kind = ActivationKind::kSigmoid});
+      }
+    }
+  }
+
   std::vector<CallCase> take() { return std::move(cases_); }
 
  private:
@@ -165,6 +187,7 @@ std::vector<CallCase> recurrent_cases(const CaseOptions& options) {
   RecurrentCases cases(options);
   cases.add_convolutions();
   cases.add_delta_rules();
+  cases.add_gates();
   return cases.take();
 }
 
