@@ -134,11 +134,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   };
   const auto layer_of = [&](const std::string& at, bool cross, bool experts, bool states = false) {
     norm(at + "attention_norm", config.start_norms);
-    if (states) {
-      add_delta(list, config, at + "delta");
-    } else {
-      add_attention(list, config, at + "attention");
-    }
+    states ? add_delta(list, config, at + "delta") : add_attention(list, config, at + "attention");
     norm(at + "attention.end_norm", config.end_norms);
     if (config.head_norms && !config.latent && !states) {
       const bool joint = config.joint_head_norms;

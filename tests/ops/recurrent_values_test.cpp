@@ -1,4 +1,4 @@
-// A text in one pass and in several, documents of a sample and samples of their own, and numbers
+// A text in one pass and in several, documents of a sample and samples apart, and numbers
 // worked out by hand.
 #include <gtest/gtest.h>
 

@@ -20,13 +20,15 @@ using testing::IsEmpty;
 constexpr double kSealedFloor = 4;  // implementations of the seams: only the root "api" names them
 
 // The folder of a file, as src/LAYERS knows it: a folder inside a sealed one belongs to it, and so
-// does one called vector, which is compiled for several instruction sets, to the one above.
+// does one called vector, which is compiled for several instruction sets, to the one above; and
+// kernels/recurrent, calls of one kind, to kernels.
 std::string folder_of(const std::string& path, const std::map<std::string, double>& floors) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == path.npos ? "" : path.substr(0, slash);
   for (const auto& [name, floor] : floors) {
     if (floor == kSealedFloor && folder.starts_with(name + "/")) return name;
     if (folder == name + "/vector") return name;
+    if (name == "kernels" && folder == "kernels/recurrent") return name;
   }
   return folder;
 }

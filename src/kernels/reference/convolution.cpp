@@ -9,8 +9,9 @@
 
 namespace piton::reference {
 
-std::vector<RowsOfText> rows_of_texts(const TextRows& texts, std::int64_t samples, std::int64_t n) {
-  std::vector<RowsOfText> all;
+std::vector<TextStretch> rows_of_texts(const TextRows& texts, std::int64_t samples,
+                                       std::int64_t n) {
+  std::vector<TextStretch> all;
   if (!texts.given()) {
     for (std::int64_t i = 0; i < samples; ++i)
       all.push_back({.begin = i * (n / samples), .end = (i + 1) * (n / samples)});
@@ -34,7 +35,7 @@ void execute(const ConvolutionForward& call) {
   Values state = Values::read(call.state);
   Values y(call.y.shape());
   const std::int64_t width = call.weight.dim(1);
-  for (const RowsOfText& text : rows_of_texts(call.texts, call.samples, call.x.dim(0))) {
+  for (const TextStretch& text : rows_of_texts(call.texts, call.samples, call.x.dim(0))) {
     for (std::int64_t c = 0; c < call.x.dim(1); ++c) {
       // The row at `row`, which may be before the first one.
       const auto before = [&](std::int64_t row) {
@@ -69,7 +70,7 @@ void execute(const ConvolutionBackward& call) {
   Values dx(call.x.shape());
   Values dweight = Values::read(call.dweight);
   const std::int64_t width = call.weight.dim(1);
-  for (const RowsOfText& text : rows_of_texts({}, call.samples, call.x.dim(0))) {
+  for (const TextStretch& text : rows_of_texts({}, call.samples, call.x.dim(0))) {
     for (std::int64_t c = 0; c < call.x.dim(1); ++c) {
       for (std::int64_t t = text.begin; t < text.end; ++t) {
         const auto for_each_row = [&](const auto& body) {

@@ -124,7 +124,7 @@ class HeadGradient {
     Values &dq, &dk, &dv, &ddecay, &dstrength, &drate, &dbias;
   };
 
-  void run(const RowsOfText& rows, Outputs& to) {
+  void run(const TextStretch& rows, Outputs& to) {
     std::vector<State::Step> steps;
     State state(in_, head_);
     for (std::int64_t t = rows.begin; t < rows.end; ++t) {
@@ -196,7 +196,7 @@ void execute(const DeltaRuleForward& call) {
   const Inputs in(call.in);
   Values out(call.out.shape());
   Values states = Values::read(call.state);
-  for (const RowsOfText& text : rows_of_texts(call.texts, call.in.samples, in.n)) {
+  for (const TextStretch& text : rows_of_texts(call.texts, call.in.samples, in.n)) {
     for (std::int64_t head = 0; head < in.heads; ++head) {
       State state(in, head);
       const auto for_each = [&](const auto& body) {
@@ -234,7 +234,7 @@ void execute(const DeltaRuleBackward& call) {
   Values drate = Values::read(call.drate);
   Values dbias = Values::read(call.dbias);
   HeadGradient::Outputs to{dq, dk, dv, ddecay, dstrength, drate, dbias};
-  for (const RowsOfText& rows : rows_of_texts({}, call.in.samples, in.n)) {
+  for (const TextStretch& rows : rows_of_texts({}, call.in.samples, in.n)) {
     for (std::int64_t head = 0; head < in.heads; ++head) HeadGradient(in, dout, head).run(rows, to);
   }
   dq.write(call.dq);

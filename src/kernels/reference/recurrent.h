@@ -7,13 +7,13 @@
 
 namespace piton::reference {
 
-struct RowsOfText {
+struct TextStretch {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t slot = -1;  // of the state; -1: there is none
   bool continues = false;  // the state has its rows of before
 };
 
-std::vector<RowsOfText> rows_of_texts(const TextRows& texts, std::int64_t samples, std::int64_t n);
+std::vector<TextStretch> rows_of_texts(const TextRows& texts, std::int64_t samples, std::int64_t n);
 
 }  // namespace piton::reference

@@ -197,8 +197,8 @@ struct DeltaArguments {
   const float* strength = nullptr;  // [rows]
   float* state = nullptr;           // forward: [keys, columns]; else [columns, keys]; changed
   float* out = nullptr;             // forward: [rows, columns]
-  // What delta_states tells delta_backward, of the same rows.
-  float* kept = nullptr;   // [rows, columns, keys], or not given: nothing is told
+  // What delta_backward reads of delta_states, of the same rows.
+  float* kept = nullptr;   // [rows, columns, keys], or not given: none of both
   float* error = nullptr;  // [rows, columns]: v - u
   // delta_backward, which reads rows from the last one to the first.
   const float* dout = nullptr;  // [rows, columns]
