@@ -117,7 +117,7 @@ expect(RUN score --load ${WORK}/int8-channel ${bytes} --kernels reference ${WORK
 
 expect(RUN quantize --weights q6_k --save ${WORK}/x.gguf CODE 2 ERR "--load: no model is named")
 expect(RUN quantize ${WORK}/run --save ${WORK}/x.gguf CODE 2 ERR "--weights: no format is named; wanted int8")
-expect(RUN quantize ${WORK}/run --to q6_k --save ${WORK}/x CODE 2 ERR "--save: got .*x, wanted NAME.gguf with --weights q6_k")
+expect(RUN quantize ${WORK}/run --to q6_k --save ${WORK}/x CODE 2 ERR "--save: got .*x, wanted NAME.gguf with --to q6_k")
 set(refused quantize --load ${WORK}/run --save ${WORK}/x)
 expect(RUN quantize --load ${WORK}/run --weights int8 --save ${WORK}/x.gguf CODE 2 ERR "--save: got .*x.gguf, wanted a folder with --weights int8")
 expect(RUN quantize --load ${WORK}/run ${WORK}/run --weights int8 --save ${WORK}/x CODE 2 ERR "run")

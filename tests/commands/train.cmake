@@ -107,7 +107,8 @@ expect(RUN ${bare} --pad-vocab-size-to 9223372036854775807 CODE 2 ERR "--padded-
 expect(RUN ${bare} --hidden-size 9223372036854775807 CODE 2 ERR "--hidden-size: got 9223372036854775807, wanted 1 to")
 expect(RUN ${bare} --distributed-timeout-minutes 0 CODE 2 ERR "--distributed-timeout-minutes: got 0, wanted more than 0")
 expect(RUN ${run} --tensor-model-parallel-size 2 --save ${WORK}/x CODE 2 ERR "tensor")
-expect(RUN ${run} --sequence-parallel --save ${WORK}/x CODE 2 ERR "--sequence-parallel")
+expect(RUN ${run} --sequence-parallel --save ${WORK}/alone CODE 0
+  OUT "--sequence-parallel: has no effect: --tensor-model-parallel-size is 1")
 expect(RUN ${bare} --seq-length 4096 --save ${WORK}/x CODE 2 ERR "--seq-length: got 4096, wanted at most")
 expect(RUN ${bare} --kernels cuda --save ${WORK}/x CODE 2 ERR "cuda")
 expect(RUN generate --load ${WORK}/nowhere --prompt x CODE 3 ERR "nowhere")
