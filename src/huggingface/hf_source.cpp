@@ -76,6 +76,9 @@ HfSource::HfSource(const fs::path& folder)
   check_layers(model_, std::ssize(files_.tensors()), config_.where());
   check_tensors(hf_places(family_, model_));
   decide_head();
+  if (config_.is_language_part())
+    notes_.push_back(
+        fmt::format("{}: the language model is read, without its vision part", where()));
 }
 
 // How many of the layers that predict later tokens, which config.json counts, the files have.

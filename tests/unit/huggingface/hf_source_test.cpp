@@ -71,6 +71,7 @@ TEST(HfSource, ReadsTheLanguageModelOfOneWithVision) {
   EXPECT_EQ(source.model(), wanted.model());
   EXPECT_TRUE(source.config().is_language_part() && !wanted.config().is_language_part());
   EXPECT_EQ(source.config().word("model_type"), "qwen3_5_text");
+  EXPECT_THAT(source.notes(), testing::ElementsAre(HasSubstr("without its vision part")));
   EXPECT_THAT(source.config().words("architectures"), testing::ElementsAre("Qwen3_5ForCausalLM"));
   for (const CanonicalTensor& one : wanted.tensors(TensorKind::kWeight))
     EXPECT_EQ(whole(source, one.name, one.shape), whole(wanted, one.name, one.shape)) << one.name;
