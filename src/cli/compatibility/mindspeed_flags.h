@@ -1,13 +1,11 @@
 // Flags of MindSpeed-LLM that describe a model, as options here:
 //
 //   --spec MODULE layer_spec      a module of MindSpeed-LLM whose layers other flags describe
-//   --n-group, --topk-group       --moe-router-num-groups, --moe-router-group-topk; the first one
-//   is
+//   --n-group, --topk-group       --moe-router-num-groups, --moe-router-group-topk; the first is
 //                                 --expert-model-parallel-size where it is not given
 //   --routed-scaling-factor       --moe-router-topk-scaling-factor
 //   --seq-aux                     of noaux_tc, none and group_limited_greedy: the balance is of
-//   each
-//                                 sample
+//                                 each sample
 //
 //   --moe-router-load-balancing-type
 //                          weights of a token's experts         balance in the loss

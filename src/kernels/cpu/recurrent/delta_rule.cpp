@@ -90,6 +90,10 @@ float factor_of(const DeltaRuleInput& in) {
 }
 
 double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
+// log(1 + exp(x)), without overflow.
+double softplus_of(double x) {
+  return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+}
 
 // The gates of a value head.
 struct Gates {
@@ -102,7 +106,7 @@ struct Gates {
     const double bias = number(context, in.bias, head);
     for (std::int64_t row = 0; row < part.rows; ++row) {
       const double x = bias + number(context, in.decay, part.begin + row, head);
-      const double softplus = x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+      const double softplus = softplus_of(x);
       keep[row] = begins_segment(part, in.segments, row)
                       ? 0.0F
                       : static_cast<float>(std::exp(-speed * softplus));
@@ -337,7 +341,7 @@ class BackwardOfHeads {
     double of_bias = 0;
     for (std::int64_t row = 0; row < part.rows; ++row) {
       const double x = bias + number(context_, in.decay, part.begin + row, head);
-      const double softplus = x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+      const double softplus = softplus_of(x);
       const double dlog = memory.dlog_keep[row];
       const double ddecay = -dlog * speed * sigmoid_of(x);
       of_rate -= dlog * speed * softplus;
