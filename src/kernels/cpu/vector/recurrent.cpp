@@ -1,8 +1,6 @@
 // Convolution of channels, and the gated delta rule row by row.
 //
-// States of forward are [keys, columns]: products with k and q then need no sums over lanes. Those
-// of backward are [columns, keys], for the same reason: what is summed there over columns are the
-// gradients of k and q.
+// States are [keys, columns]: products with k and q then need no sums over lanes.
 #include "kernels/cpu/vector/recurrent.h"
 
 #include "kernels/cpu/vector/math.h"
@@ -89,96 +87,6 @@ void delta_forward(const DeltaArguments& a) {
       }
     }
     for (int j = 0; j < kDeltaVectors; ++j) store(a.out + row * kColumns + j * kLanes, out[j]);
-  }
-}
-
-void delta_states(const DeltaArguments& a) {
-  for (std::int64_t row = 0; row < a.rows; ++row) {
-    const float* k = a.k + row * a.keys;
-    const float keep = a.keep[row];
-    F u[kDeltaColumns];
-    for (F& one : u) one = splat(0);
-    for (std::int64_t i = 0; i < a.keys; i += kLanes) {
-      for (int c = 0; c < kDeltaColumns; ++c) {
-        float* state = a.state + c * a.keys + i;
-        const F kept = keep != 0 ? load(state) * keep : splat(0);
-        store(state, kept);
-        if (a.kept != nullptr) store(a.kept + (row * kDeltaColumns + c) * a.keys + i, kept);
-        u[c] = add_product(u[c], kept, load(k + i));
-      }
-    }
-    float d[kDeltaColumns];
-    for (int c = 0; c < kDeltaColumns; ++c) {
-      const float error = a.v[row * kDeltaColumns + c] - sum_lanes(u[c]);
-      if (a.error != nullptr) a.error[row * kDeltaColumns + c] = error;
-      d[c] = a.strength[row] * error;
-    }
-    for (std::int64_t i = 0; i < a.keys; i += kLanes) {
-      for (int c = 0; c < kDeltaColumns; ++c) {
-        float* state = a.state + c * a.keys + i;
-        store(state, add_product(load(state), load(k + i), splat(d[c])));
-      }
-    }
-  }
-}
-
-void delta_backward(const DeltaArguments& a) {
-  for (std::int64_t row = a.rows - 1; row >= 0; --row) {
-    const float* q = a.q + row * a.keys;
-    const float* k = a.k + row * a.keys;
-    float* dq = a.dq + row * a.keys;
-    float* dk = a.dk + row * a.keys;
-    const float* dout = a.dout + row * kDeltaColumns;
-    const float* error = a.error + row * kDeltaColumns;
-    const float* kept = a.kept + row * kDeltaColumns * a.keys;
-    const float strength = a.strength[row];
-    float d[kDeltaColumns];
-    float along = 0;  // of the update with dout
-    F dd[kDeltaColumns];
-    for (int c = 0; c < kDeltaColumns; ++c) {
-      d[c] = strength * error[c];
-      along += d[c] * dout[c];
-      dd[c] = splat(0);
-    }
-    for (std::int64_t i = 0; i < a.keys; i += kLanes) {
-      const F key = load(k + i);
-      const F query = load(q + i);
-      F of_q = load(dq + i) + key * along;
-      F of_k = load(dk + i);
-      for (int c = 0; c < kDeltaColumns; ++c) {
-        float* ds = a.dstate + c * a.keys + i;
-        const F changed = add_product(load(ds), query, splat(dout[c]));
-        store(ds, changed);
-        of_q = add_product(of_q, load(kept + c * a.keys + i), splat(dout[c]));
-        of_k = add_product(of_k, changed, splat(d[c]));
-        dd[c] = add_product(dd[c], changed, key);
-      }
-      store(dq + i, of_q);
-      store(dk + i, of_k);
-    }
-    float du[kDeltaColumns];
-    for (int c = 0; c < kDeltaColumns; ++c) {
-      const float sum = sum_lanes(dd[c]);
-      a.dv[row * kDeltaColumns + c] = strength * sum;
-      a.dstrength[row] += sum * error[c];
-      du[c] = -strength * sum;
-    }
-    const float keep = a.keep[row];
-    F dlog = splat(0);
-    for (std::int64_t i = 0; i < a.keys; i += kLanes) {
-      const F key = load(k + i);
-      F of_k = load(dk + i);
-      for (int c = 0; c < kDeltaColumns; ++c) {
-        float* ds = a.dstate + c * a.keys + i;
-        const F before = load(kept + c * a.keys + i);
-        const F changed = add_product(load(ds), key, splat(du[c]));
-        of_k = add_product(of_k, before, splat(du[c]));
-        dlog = add_product(dlog, changed, before);
-        store(ds, keep != 0 ? changed * keep : splat(0));
-      }
-      store(dk + i, of_k);
-    }
-    a.dlog_keep[row] += sum_lanes(dlog);
   }
 }
 

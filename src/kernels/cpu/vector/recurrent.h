@@ -8,7 +8,5 @@ namespace piton::cpu::PITON_ISA {
 void convolution_forward(const ConvolutionArguments& a);
 void convolution_backward(const ConvolutionArguments& a);
 void delta_forward(const DeltaArguments& a);
-void delta_states(const DeltaArguments& a);
-void delta_backward(const DeltaArguments& a);
 
 }  // namespace piton::cpu::PITON_ISA

@@ -30,8 +30,6 @@ const VectorTable& table() {
       .convolution_forward = convolution_forward,
       .convolution_backward = convolution_backward,
       .delta_forward = delta_forward,
-      .delta_states = delta_states,
-      .delta_backward = delta_backward,
       .loss_statistics = loss_statistics,
       .loss_gradient = loss_gradient,
       .adamw = adamw,

@@ -181,33 +181,20 @@ struct ConvolutionArguments {
   std::int64_t width = 0;
 };
 
-// Columns of the states of delta_forward, in vectors, and of the other two.
+// Columns of the states of delta_forward, in vectors.
 constexpr int kDeltaVectors = 4;
-constexpr int kDeltaColumns = 4;
 
 // Rows of one value head, in order (kernels/recurrent/delta_rule.h).
 struct DeltaArguments {
   std::int64_t rows = 0;
-  std::int64_t keys = 0;            // dk; of delta_states and delta_backward a multiple of the
-                                    // vector, with zeros in what is added
+  std::int64_t keys = 0;            // dk
   const float* q = nullptr;         // [rows, keys]
   const float* k = nullptr;         // [rows, keys]
   const float* v = nullptr;         // [rows, columns]
   const float* keep = nullptr;      // [rows]; 0: the states are 0 before the row
   const float* strength = nullptr;  // [rows]
-  float* state = nullptr;           // forward: [keys, columns]; else [columns, keys]; changed
-  float* out = nullptr;             // forward: [rows, columns]
-  // What delta_backward reads of delta_states, of the same rows.
-  float* kept = nullptr;   // [rows, columns, keys], or not given: none of both
-  float* error = nullptr;  // [rows, columns]: v - u
-  // delta_backward, which reads rows from the last one to the first.
-  const float* dout = nullptr;  // [rows, columns]
-  float* dstate = nullptr;      // [columns, keys], changed
-  float* dq = nullptr;          // [rows, keys], added to
-  float* dk = nullptr;          // [rows, keys], added to
-  float* dv = nullptr;          // [rows, columns]
-  float* dlog_keep = nullptr;   // [rows], added to
-  float* dstrength = nullptr;   // [rows], added to: of the sigmoid
+  float* state = nullptr;           // [keys, columns], changed
+  float* out = nullptr;             // [rows, columns]
 };
 
 struct VectorTable {
@@ -244,9 +231,6 @@ struct VectorTable {
   void (*convolution_backward)(const ConvolutionArguments& a);
   // kDeltaVectors vectors of columns.
   void (*delta_forward)(const DeltaArguments& a);
-  // kDeltaColumns columns each.
-  void (*delta_states)(const DeltaArguments& a);
-  void (*delta_backward)(const DeltaArguments& a);
 
   // One row of logits: max, sum of exp(x - max).
   void (*loss_statistics)(const float* logits, std::int64_t valid, float* maximum, float* sum);
