@@ -38,6 +38,10 @@ bool applies(const KernelCall& call) {
   return true;
 }
 
+// The cpu computes rows of a text together: what is not finite may reach other rows there
+// (recurrent_values_test.cpp).
+bool may_spread(const KernelCall& call) { return std::holds_alternative<DeltaRuleBackward>(call); }
+
 ::testing::AssertionResult same_kinds(const KernelCall& actual, const KernelCall& expected,
                                       int* nonfinite) {
   const auto got = outputs(actual);
@@ -49,6 +53,7 @@ bool applies(const KernelCall& call) {
     for (std::size_t e = 0; e < b.size(); ++e) {
       *nonfinite += std::isfinite(b[e]) ? 0 : 1;
       if (std::isfinite(a[e]) == std::isfinite(b[e])) continue;
+      if (may_spread(actual) && std::isfinite(b[e])) continue;
       return ::testing::AssertionFailure()
              << wanted[i].first << "[" << e << "]: got " << a[e] << ", wanted " << b[e];
     }

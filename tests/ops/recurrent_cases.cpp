@@ -12,6 +12,7 @@ struct Rows {
   std::int64_t samples = 1;
   std::int64_t length = 0;             // of a sample
   std::vector<double> documents = {};  // rows of each, in every sample; empty: no segments
+  double rate = -1;                    // mean; above 2, little is kept for more than a few rows
 };
 
 class RecurrentCases {
@@ -49,6 +50,8 @@ class RecurrentCases {
                                 {"one row", 2, 1},
                                 {"samples", 2, 13},
                                 {"chunks", 1, 150},
+                                {"long documents", 1, 150, {30, 1, 80, 39}},
+                                {"chunks of fast decays", 1, 150, {}, 2.5},
                                 {"documents", 2, 12, {1, 2, 5, 4}}};
     for (const Rows& rows : all) {
       for (const Heads& h : {Heads{1, 1, 1, 1}, {2, 4, 9, 5}, {1, 2, 32, 70}, {1, 1, 128, 24}}) {
@@ -161,7 +164,7 @@ class RecurrentCases {
                            .v = heads(values, value_size),
                            .decay = source_.normal_rows(dtype_, {n, values}),
                            .strength = source_.normal_rows(dtype_, {n, values}),
-                           .rate = source_.normal(dtype_, {values}, -1, 0.5),
+                           .rate = source_.normal(dtype_, {values}, rows.rate, 0.5),
                            .bias = source_.normal(dtype_, {values}),
                            .segments = segments_of(rows),
                            .samples = rows.samples},

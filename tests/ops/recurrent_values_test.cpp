@@ -2,6 +2,7 @@
 // worked out by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/threads.h"
@@ -100,6 +101,43 @@ TEST_P(Recurrent, DocumentsOfASampleAreSamples) {
     const Tensor part = source_.unwritten(DType::kF32, {size, 4, 5});
     run(DeltaRuleForward{.out = part, .in = rows_of(in, begin, size)});
     EXPECT_TRUE(bit_equal(part, out.slice(0, begin, size))) << begin;
+  }
+}
+
+// Each of these documents has a chunk or more of its own.
+TEST_P(Recurrent, WhatIsNotFiniteStaysInItsDocument) {
+  const std::int64_t n = 2 * 140;
+  DeltaRuleInput in = input(n, 2);
+  std::vector<double> ids(static_cast<std::size_t>(n), 0);
+  for (std::size_t row = 30; row < 140; ++row) ids[row] = row < 110 ? 1 : 2;
+  in.segments = tensor_of(DType::kI32, {n}, ids);
+  const Tensor dout = source_.normal(DType::kF32, {n, 4, 5});
+  const auto gradients = [&] {
+    const DeltaRuleBackward call{.dq = source_.unwritten(DType::kF32, in.q.shape()),
+                                 .dk = source_.unwritten(DType::kF32, in.k.shape()),
+                                 .dv = source_.unwritten(DType::kF32, in.v.shape()),
+                                 .ddecay = source_.unwritten(DType::kF32, in.decay.shape()),
+                                 .dstrength = source_.unwritten(DType::kF32, in.strength.shape()),
+                                 .dout = dout,
+                                 .in = in};
+    run(call);
+    return std::vector<Tensor>{call.dq, call.dk, call.dv, call.ddecay, call.dstrength};
+  };
+  const std::vector<Tensor> whole = gradients();
+  for (const Tensor* one :
+       std::initializer_list<const Tensor*>{&dout, &in.q, &in.k, &in.v, &in.decay, &in.strength}) {
+    const std::int64_t place = one->elements() / n * 100;
+    const double kept = value_at(*one, place);
+    set_value(*one, place, std::nan(""));
+    const std::vector<Tensor> some = gradients();
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      for (const auto& [begin, size] : {std::pair{0, 30}, {110, 30}, {140, 140}})
+        EXPECT_TRUE(bit_equal(some[i].slice(0, begin, size), whole[i].slice(0, begin, size))) << i;
+    }
+    EXPECT_TRUE(std::ranges::any_of(some, [](const Tensor& gradient) {
+      return std::ranges::any_of(values(gradient), [](double x) { return std::isnan(x); });
+    }));
+    set_value(*one, place, kept);
   }
 }
 

@@ -1,4 +1,5 @@
-// Convolution of channels: blocks of channels are divided among threads, and forward texts too.
+// Convolution of channels: blocks of channels are divided among threads, and forward texts too. A
+// block takes some rows at a time, which stay in the first-level cache with those before them.
 #include "kernels/recurrent/convolution.h"
 
 #include <algorithm>
@@ -9,8 +10,10 @@
 namespace piton::cpu {
 namespace {
 
-// Channels of one part, of a multiple of every vector.
-constexpr std::int64_t kBlock = 64;
+// Channels of one part, of a multiple of every vector: rows of a tensor are pages apart, so few
+// pieces of them are read. Rows at a time.
+constexpr std::int64_t kBlock = 256;
+constexpr std::int64_t kRows = 16;
 
 // Rows of some channels in fp32, with those before them.
 class ChannelRows {
@@ -86,22 +89,26 @@ void execute(CpuContext& context, const ConvolutionForward& call) {
     const std::int64_t block = index % blocks;
     const ChannelRows rows(context, block * kBlock, std::min(kBlock, channels - block * kBlock));
     const std::int64_t before = width - 1;
-    auto* x = reinterpret_cast<float*>(context.scratch.own((2 * part.rows + before) * kBlock * 4));
-    float* y = x + (part.rows + before) * kBlock;
-    std::fill_n(x, (part.rows + before) * kBlock, 0.0F);
+    auto* x = reinterpret_cast<float*>(context.scratch.own((2 * kRows + before) * kBlock * 4));
+    float* y = x + (kRows + before) * kBlock;
+    std::fill_n(x, (kRows + before) * kBlock, 0.0F);
     const Tensor state = part.slot < 0 ? Tensor() : call.state.slice(0, part.slot, 1);
     const auto states = [&] { return state.reshape({before, channels}); };
     if (part.continues) rows.read(x, states(), 0, before);
-    rows.read(x + before * kBlock, call.x, part.begin, part.rows);
-    context.vector.convolution_forward({.y = y,
-                                        .x = x,
-                                        .weight = shared.weights + block * width * kBlock,
-                                        .reach = shared.reach + part.begin,
-                                        .rows = part.rows,
-                                        .columns = kBlock,
-                                        .width = width});
-    rows.write(call.y, part.begin, part.rows, y);
-    if (part.slot >= 0) rows.write(states(), 0, before, x + part.rows * kBlock);
+    for (std::int64_t row = 0; row < part.rows; row += kRows) {
+      const std::int64_t some = std::min(kRows, part.rows - row);
+      rows.read(x + before * kBlock, call.x, part.begin + row, some);
+      context.vector.convolution_forward({.y = y,
+                                          .x = x,
+                                          .weight = shared.weights + block * width * kBlock,
+                                          .reach = shared.reach + part.begin + row,
+                                          .rows = some,
+                                          .columns = kBlock,
+                                          .width = width});
+      rows.write(call.y, part.begin + row, some, y);
+      std::copy_n(x + some * kBlock, before * kBlock, x);
+    }
+    if (part.slot >= 0) rows.write(states(), 0, before, x);
   });
 }
 
@@ -116,30 +123,39 @@ void execute(CpuContext& context, const ConvolutionBackward& call) {
     const std::int64_t first = block * kBlock;
     const std::int64_t some = std::min(kBlock, channels - first);
     const ChannelRows rows(context, first, some);
-    const std::int64_t longest = parts.empty() ? 0 : parts.front().rows;
-    const std::int64_t padded = (longest + before) * kBlock;
-    auto* x = reinterpret_cast<float*>(
-        context.scratch.own((2 * padded + (longest + width) * kBlock) * 4));
+    const std::int64_t padded = (kRows + before) * kBlock;
+    auto* x =
+        reinterpret_cast<float*>(context.scratch.own((2 * padded + (kRows + width) * kBlock) * 4));
     float* dx = x + padded;
     float* dy = dx + padded;
-    float* dweight = dy + longest * kBlock;
+    float* dweight = dy + kRows * kBlock;
     std::fill_n(dweight, width * kBlock, 0.0F);
-    std::fill_n(dy, longest * kBlock, 0.0F);
-    std::fill_n(x, padded, 0.0F);
+    std::fill_n(dy, kRows * kBlock, 0.0F);
     for (const TextPart& part : parts) {
-      std::fill_n(dx, padded, 0.0F);
-      rows.read(x + before * kBlock, call.x, part.begin, part.rows);
-      rows.read(dy, call.dy, part.begin, part.rows);
-      context.vector.convolution_backward({.dx = dx,
-                                           .dweight = dweight,
-                                           .dy = dy,
-                                           .x = x,
-                                           .weight = shared.weights + block * width * kBlock,
-                                           .reach = shared.reach + part.begin,
-                                           .rows = part.rows,
-                                           .columns = kBlock,
-                                           .width = width});
-      rows.write(call.dx, part.begin, part.rows, dx + before * kBlock);
+      std::fill_n(x, 2 * padded, 0.0F);
+      // Gradients are whole `before` rows behind: those in front of a sample are of no row.
+      const auto write = [&](std::int64_t row, std::int64_t count) {
+        const std::int64_t none = std::clamp(before - row, std::int64_t{0}, count);
+        rows.write(call.dx, part.begin + row + none - before, count - none, dx + none * kBlock);
+      };
+      for (std::int64_t row = 0; row < part.rows; row += kRows) {
+        const std::int64_t count = std::min(kRows, part.rows - row);
+        rows.read(x + before * kBlock, call.x, part.begin + row, count);
+        rows.read(dy, call.dy, part.begin + row, count);
+        context.vector.convolution_backward({.dx = dx,
+                                             .dweight = dweight,
+                                             .dy = dy,
+                                             .x = x,
+                                             .weight = shared.weights + block * width * kBlock,
+                                             .reach = shared.reach + part.begin + row,
+                                             .rows = count,
+                                             .columns = kBlock,
+                                             .width = width});
+        write(row, count);
+        for (float* one : {x, dx}) std::copy_n(one + count * kBlock, before * kBlock, one);
+        std::fill_n(dx + before * kBlock, count * kBlock, 0.0F);
+      }
+      write(part.rows, before);
     }
     if (!call.dweight.defined()) return;
     auto* sums = call.dweight.data<float>();

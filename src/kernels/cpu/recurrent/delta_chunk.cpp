@@ -39,7 +39,7 @@ std::int64_t DeltaChunks::place(float* memory) {
   turned_ = from.take(columns_ * kDeltaChunk);
   for (float** one : {&updates_, &dd_}) *one = from.take(kDeltaChunk * columns_);
   rows_ = from.take(kDeltaChunk * std::max(keys_, columns_));
-  for (float** one : {&state_turned_, &dstate_turned_}) *one = from.take(columns_ * keys_);
+  state_turned_ = from.take(columns_ * keys_);
   return from.bytes() / 4;
 }
 
@@ -105,57 +105,67 @@ void DeltaChunks::solve_transposed(float* d, std::int64_t rows) const {
 void DeltaChunks::forward(const DeltaChunk& chunk, float* next) {
   read_keeps(chunk);
   multiply_keys(chunk);
-  multiply(rows_, chunk.k, chunk.rows, keys_, chunk.state, columns_, false);
+  if (chunk.state != nullptr)
+    multiply(rows_, chunk.k, chunk.rows, keys_, chunk.state, columns_, false);
   for (std::int64_t t = 0; t < chunk.rows; ++t) {
     float* e = chunk.e + t * columns_;
-    add_scaled(e, rows_ + t * columns_, columns_, -near_[t]);
+    if (chunk.state != nullptr) add_scaled(e, rows_ + t * columns_, columns_, -near_[t]);
     vector_.scale(chunk.d + t * columns_, e, Type::kF32, columns_, chunk.strength[t]);
   }
   solve(chunk.d, chunk.rows);
   if (next == nullptr) return;
   const std::int64_t last = chunk.rows - 1;
-  vector_.scale(next, chunk.state, Type::kF32, keys_ * columns_, near_[last]);
+  if (chunk.state != nullptr)
+    vector_.scale(next, chunk.state, Type::kF32, keys_ * columns_, near_[last]);
   scale_rows(updates_, chunk.d, keeps_ + last * kDeltaChunk, chunk.rows, 1);
-  multiply_turned(next, chunk.k, keys_, keys_, chunk.rows, updates_, columns_);
+  multiply_turned(next, chunk.k, keys_, keys_, chunk.rows, updates_, columns_,
+                  chunk.state != nullptr);
 }
 
 void DeltaChunks::backward(const DeltaChunk& chunk) {
   read_keeps(chunk);
   multiply_keys(chunk);
   std::fill_n(of_log_, kDeltaChunk, 0.0);
-  turn(state_turned_, keys_, chunk.state, keys_, columns_);
-  turn(dstate_turned_, keys_, chunk.dstate, keys_, columns_);
   read_output(chunk);
   read_scores(chunk);
   add_to_rows(chunk);
-  step_back(chunk);
+  if (chunk.state != nullptr) step_back(chunk);
   // A keep is a factor of what its row and later ones have of the state before, and of earlier
-  // ones.
+  // rows.
   double sum = of_last_;
   for (std::int64_t t = chunk.rows - 1; t >= 0; --t) {
     sum += of_log_[t];
-    chunk.dlog_keep[t] = chunk.keep[t] == 0 ? 0.0F : static_cast<float>(sum);
+    // A keep of 0 has a gradient of 0, unless that of the state is not finite.
+    if (chunk.keep[t] == 0)
+      sum = 0 * (sum + dot(chunk.dv + t * columns_, chunk.e + t * columns_, columns_));
+    chunk.dlog_keep[t] = static_cast<float>(sum);
   }
 }
 
 void DeltaChunks::read_output(const DeltaChunk& chunk) {
   const std::int64_t c = chunk.rows;
-  const float* last = keeps_ + (c - 1) * kDeltaChunk;
   multiply_by_turned(scores_, chunk.q, keys_turned_, keys_, c);
   for (std::int64_t t = 0; t < c; ++t) {
     for (std::int64_t i = 0; i < wide_; ++i)
       dscores_[t * kDeltaChunk + i] = keeps_[t * kDeltaChunk + i] * scores_[t * kDeltaChunk + i];
   }
-  multiply(dd_, chunk.k, c, keys_, chunk.dstate, columns_, false);
-  of_last_ = near_[c - 1] * static_cast<double>(dot(chunk.state, chunk.dstate, keys_ * columns_));
-  for (std::int64_t t = 0; t < c; ++t) {
-    float* dd = dd_ + t * columns_;
-    const double of_row = last[t] * static_cast<double>(dot(chunk.d + t * columns_, dd, columns_));
-    of_last_ += of_row;
-    of_log_[t] -= of_row;
-    vector_.scale(dd, dd, Type::kF32, columns_, last[t]);
+  multiply_turned(dd_, dscores_, kDeltaChunk, c, c, chunk.dout, columns_, false);
+  of_last_ = 0;
+  if (chunk.continues) {
+    const float* last = keeps_ + (c - 1) * kDeltaChunk;
+    if (chunk.state != nullptr)
+      of_last_ =
+          near_[c - 1] * static_cast<double>(dot(chunk.state, chunk.dstate, keys_ * columns_));
+    multiply(rows_, chunk.k, c, keys_, chunk.dstate, columns_, false);
+    for (std::int64_t t = 0; t < c; ++t) {
+      const float* row = rows_ + t * columns_;
+      const double of_row =
+          last[t] * static_cast<double>(dot(chunk.d + t * columns_, row, columns_));
+      of_last_ += of_row;
+      of_log_[t] -= of_row;
+      add_scaled(dd_ + t * columns_, row, columns_, last[t]);
+    }
   }
-  multiply_turned(dd_, dscores_, kDeltaChunk, c, c, chunk.dout, columns_);
   solve_transposed(dd_, c);
 }
 
@@ -203,22 +213,28 @@ void DeltaChunks::add_to_rows(const DeltaChunk& chunk) {
       add_scaled(to + t * keys_, row, keys_, sign * near_[t]);
     }
   };
-  add(chunk.dq, chunk.dout, chunk.q, 1);
-  add(chunk.dk, chunk.dv, chunk.k, -1);
+  if (chunk.state != nullptr) {
+    turn(state_turned_, keys_, chunk.state, keys_, columns_);
+    add(chunk.dq, chunk.dout, chunk.q, 1);
+    add(chunk.dk, chunk.dv, chunk.k, -1);
+  }
   add_product(chunk.dq, dscores_, chunk.k, c);
   add_product(chunk.dk, key_scores_, chunk.k, c);
-  multiply_turned(chunk.dk, dscores_, kDeltaChunk, c, c, chunk.q, keys_);
+  multiply_turned(chunk.dk, dscores_, kDeltaChunk, c, c, chunk.q, keys_, true);
+  if (!chunk.continues) return;
+  turn(state_turned_, keys_, chunk.dstate, keys_, columns_);
   scale_rows(updates_, chunk.d, keeps_ + (c - 1) * kDeltaChunk, c, 1);
-  multiply(chunk.dk, updates_, c, columns_, dstate_turned_, keys_, true);
+  multiply(chunk.dk, updates_, c, columns_, state_turned_, keys_, true);
 }
 
 void DeltaChunks::step_back(const DeltaChunk& chunk) {
   const std::int64_t c = chunk.rows;
-  vector_.scale(chunk.dstate, chunk.dstate, Type::kF32, keys_ * columns_, near_[c - 1]);
+  if (chunk.continues)
+    vector_.scale(chunk.dstate, chunk.dstate, Type::kF32, keys_ * columns_, near_[c - 1]);
   scale_rows(updates_, chunk.dout, near_, c, 1);
-  multiply_turned(chunk.dstate, chunk.q, keys_, keys_, c, updates_, columns_);
+  multiply_turned(chunk.dstate, chunk.q, keys_, keys_, c, updates_, columns_, chunk.continues);
   scale_rows(updates_, chunk.dv, near_, c, -1);
-  multiply_turned(chunk.dstate, chunk.k, keys_, keys_, c, updates_, columns_);
+  multiply_turned(chunk.dstate, chunk.k, keys_, keys_, c, updates_, columns_, true);
 }
 
 void DeltaChunks::multiply_by_turned(float* y, const float* x, const float* turned,
@@ -228,9 +244,9 @@ void DeltaChunks::multiply_by_turned(float* y, const float* x, const float* turn
 }
 
 void DeltaChunks::multiply_turned(float* y, const float* x, std::int64_t stride, std::int64_t m,
-                                  std::int64_t k, const float* w, std::int64_t n) const {
+                                  std::int64_t k, const float* w, std::int64_t n, bool adds) const {
   vector_.product(static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), x, 1, stride, w, n,
-                  y, n, true);
+                  y, n, adds);
 }
 
 void DeltaChunks::add_product(float* y, const float* scores, const float* rows,

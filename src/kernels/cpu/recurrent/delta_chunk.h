@@ -27,13 +27,14 @@ struct DeltaChunk {
   const float* strength = nullptr;  // s
   float* e = nullptr;               // E; before DeltaChunks::forward() V
   float* d = nullptr;               // D
-  const float* state = nullptr;     // S [keys, columns]
+  const float* state = nullptr;     // S [keys, columns]; null: the chunk begins a segment
   // Of backward:
   const float* dout = nullptr;
   float* dq = nullptr;         // added to, of q as it is here
   float* dk = nullptr;         // added to
   float* dv = nullptr;         // written
-  float* dstate = nullptr;     // [keys, columns]: of S after, replaced by that of S
+  bool continues = false;      // S after is read, by the next chunk
+  float* dstate = nullptr;     // [keys, columns]: of S after if it is read, replaced by that of S
   float* dlog_keep = nullptr;  // [c] written, of log keep
   float* dstrength = nullptr;  // [c] written, of s
 };
@@ -75,9 +76,9 @@ class DeltaChunks {
   // Scores y [rows, c] = x [rows, depth] turned [depth, c].
   void multiply_by_turned(float* y, const float* x, const float* turned, std::int64_t depth,
                           std::int64_t rows) const;
-  // y [m, n] += x^T w, for x [k, m] in rows of `stride` and w [k, n].
+  // y [m, n] (+)= x^T w, for x [k, m] in rows of `stride` and w [k, n].
   void multiply_turned(float* y, const float* x, std::int64_t stride, std::int64_t m,
-                       std::int64_t k, const float* w, std::int64_t n) const;
+                       std::int64_t k, const float* w, std::int64_t n, bool adds) const;
   // y [count, keys] += scores rows.
   void add_product(float* y, const float* scores, const float* rows, std::int64_t count) const;
   // y [n, m] = the transpose of x [m, n].
@@ -104,8 +105,7 @@ class DeltaChunks {
   float* updates_ = nullptr;         // [c, columns]: rows that change a state
   float* dd_ = nullptr;              // [c, columns]: of D; then of s E
   float* rows_ = nullptr;            // [c, keys], [c, columns]
-  float* state_turned_ = nullptr;    // S^T [columns, keys]
-  float* dstate_turned_ = nullptr;   // of S after, the same
+  float* state_turned_ = nullptr;    // S^T, and that of the gradient of S after [columns, keys]
   double of_last_ = 0;               // of log g[c]
   double of_log_[kDeltaChunk] = {};  // of log g[t] and of L, t its row (+) or column (-)
 };

@@ -1,6 +1,6 @@
 // Backward of the gated delta rule: key heads of samples are divided among threads. The states
 // before each chunk of rows are computed once more from the beginning, with what the chunk adds;
-// then gradients from the last chunk to the first.
+// then gradients from the last chunk to the first. A chunk has rows of one segment.
 #include "kernels/cpu/recurrent/delta_chunk.h"
 #include "kernels/cpu/recurrent/delta_rows.h"
 
@@ -49,31 +49,52 @@ class BackwardOfHeads {
       for (float** one : {&e, &d, &dout, &dv}) *one = from.take(rows * columns);
       for (float** one : {&q_lengths, &k_lengths, &keep, &strength, &dlog_keep, &dstrength})
         *one = from.take(rows);
-      states = from.take(whole(rows, kDeltaChunk) / kDeltaChunk * keys * columns);
+      states = from.take(rows / kDeltaChunk * keys * columns);
       dstate = from.take(keys * columns);
       chunks.place(from.take(chunks.floats()));
     }
     DeltaChunks chunks;
     float *q, *k, *dq, *dk, *e, *d, *dout, *dv;
     float *q_lengths, *k_lengths, *keep, *strength, *dlog_keep, *dstrength;
-    float* states;  // [chunks, keys, columns]
+    float* states;  // [rows / kDeltaChunk, keys, columns]
     float* dstate;  // [keys, columns]
   };
 
-  DeltaChunk chunk_at(const TextPart& part, std::int64_t row, const Memory& memory) const {
+  // The rows of a chunk, and which state is before it; -1: none.
+  struct Stretch {
+    std::int64_t row = 0;
+    std::int64_t rows = 0;
+    std::int64_t state = -1;
+  };
+
+  std::vector<Stretch> stretches_of(const TextPart& part) const {
+    std::vector<Stretch> all;
+    std::int64_t states = 0;
+    for (std::int64_t row = 0; row < part.rows; ++row) {
+      const bool begins = begins_segment(part, call_.in.segments, row);
+      if (begins || all.back().rows == kDeltaChunk)
+        all.push_back({.row = row, .state = begins ? -1 : states++});
+      ++all.back().rows;
+    }
+    return all;
+  }
+
+  DeltaChunk chunk_of(const Stretch& stretch, bool continues, const Memory& memory) const {
     const auto& [rows, keys, columns] = sizes_;
-    return {.rows = std::min(kDeltaChunk, part.rows - row),
+    const std::int64_t row = stretch.row;
+    return {.rows = stretch.rows,
             .q = memory.q + row * keys,
             .k = memory.k + row * keys,
             .keep = memory.keep + row,
             .strength = memory.strength + row,
             .e = memory.e + row * columns,
             .d = memory.d + row * columns,
-            .state = memory.states + row / kDeltaChunk * keys * columns,
+            .state = stretch.state < 0 ? nullptr : memory.states + stretch.state * keys * columns,
             .dout = memory.dout + row * columns,
             .dq = memory.dq + row * keys,
             .dk = memory.dk + row * keys,
             .dv = memory.dv + row * columns,
+            .continues = continues,
             .dstate = memory.dstate,
             .dlog_keep = memory.dlog_keep + row,
             .dstrength = memory.dstrength + row};
@@ -83,17 +104,15 @@ class BackwardOfHeads {
     read_rows(context_, memory.e, sizes_.columns, call_.in.v, head, part);
     read_rows(context_, memory.dout, sizes_.columns, call_.dout, head, part);
     Gates{memory.keep, memory.strength}.read(context_, call_.in, head, part);
-    const std::int64_t of_state = sizes_.keys * sizes_.columns;
-    std::fill_n(memory.states, of_state, 0.0F);
-    std::fill_n(memory.dstate, of_state, 0.0F);
-    for (std::int64_t row = 0; row < part.rows; row += kDeltaChunk) {
-      const bool ends = row + kDeltaChunk >= part.rows;
-      memory.chunks.forward(chunk_at(part, row, memory),
-                            ends ? nullptr : memory.states + (row / kDeltaChunk + 1) * of_state);
-    }
-    for (std::int64_t row = whole(part.rows, kDeltaChunk) - kDeltaChunk; row >= 0;
-         row -= kDeltaChunk)
-      memory.chunks.backward(chunk_at(part, row, memory));
+    const std::vector<Stretch> all = stretches_of(part);
+    const auto state_after = [&](std::size_t i) -> float* {
+      if (i + 1 == all.size() || all[i + 1].state < 0) return nullptr;
+      return memory.states + all[i + 1].state * sizes_.keys * sizes_.columns;
+    };
+    for (std::size_t i = 0; i < all.size(); ++i)
+      memory.chunks.forward(chunk_of(all[i], false, memory), state_after(i));
+    for (std::size_t i = all.size(); i-- > 0;)
+      memory.chunks.backward(chunk_of(all[i], state_after(i) != nullptr, memory));
     for (std::int64_t row = 0; row < part.rows; ++row) {
       context_.vector.convert(row_of(call_.dv, part.begin + row, head), type_of(call_.dv.dtype()),
                               memory.dv + row * sizes_.columns, Type::kF32, call_.in.v.dim(2));
