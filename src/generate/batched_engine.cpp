@@ -8,8 +8,10 @@
 #include "base/error.h"
 #include "generate/agreed_tokens.h"
 #include "generate/decoded_text.h"
+#include "generate/kept_texts.h"
 #include "generate/later_drafts.h"
 #include "generate/prefix_index.h"
+#include "generate/shared_beginnings.h"
 #include "model/rotary.h"
 
 namespace piton {
@@ -23,17 +25,11 @@ constexpr std::int64_t kMostLogits = std::int64_t{1} << 24;
 // the next ones begin with.
 constexpr std::int64_t kPagesOfOthers = 64;
 
-// Texts that wait for the beginning of another and are passed over by later ones.
-constexpr std::size_t kMostPassedOver = 64;
-
-// A text waits for a beginning that another reads if this spares it a sixteenth of its reading.
-constexpr std::int64_t kWorthWaiting = 16;
+// Texts whose states are kept for those that begin like them: each takes the memory of all states
+// of a text, which is that of several thousand tokens.
+constexpr std::int64_t kMostKept = 16;
 
 using Text = DecodedText;
-
-std::int64_t common_tokens(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
-  return std::ranges::mismatch(a, b).in1 - a.begin();
-}
 
 class BatchedEngine final : public DecodingEngine {
  public:
@@ -43,7 +39,8 @@ class BatchedEngine final : public DecodingEngine {
         config_(inference.config()),
         limits_(limits),
         cache_(drafts.later_tokens > 0 ? inference.make_later_cache() : inference.make_cache()),
-        index_(cache_.pages()) {
+        index_(cache_.pages()),
+        kept_(cache_, kMostKept) {
     PITON_ASSERT(limits.texts > 0 && limits.prompt_tokens > 0 && limits.cache_tokens >= 0,
                  "limits of {} texts, {} tokens of prompts, {} of the cache", limits.texts,
                  limits.prompt_tokens, limits.cache_tokens);
@@ -140,13 +137,13 @@ class BatchedEngine final : public DecodingEngine {
                : std::min(text.to_read(), std::ssize(text.request.prompt));
   }
 
-  // Whether a text of this length has the angles of short ones, so that it can share their pages.
-  // Tokens of a prompt that see one another differ with all of it.
+  // Whether others can share pages of a text, or begin with it as a whole: states are those of all
+  // tokens of a text.
   bool can_share(std::int64_t length) const {
-    // The states of a text are those of all of its tokens.
-    return !config_.prefix && !config_.delta &&
-           rotary_length(config_.rotary_scaling, length) ==
-               rotary_length(config_.rotary_scaling, 1);
+    return !config_.delta && can_begin_others(config_, length);
+  }
+  bool can_keep(std::int64_t length) const {
+    return config_.delta && can_begin_others(config_, length);
   }
 
   void end_those_without_a_token(std::vector<DecodingEvent>& events) {
@@ -169,6 +166,7 @@ class BatchedEngine final : public DecodingEngine {
       return true;
     }
     index_.evict(pages);
+    kept_.evict(pages);
     if (all.free() >= pages) return true;
     if (limits_.cache_tokens > 0) return false;
     inference_.make_room(cache_, pages);
@@ -187,12 +185,19 @@ class BatchedEngine final : public DecodingEngine {
       // Rows whose logits are needed are always read.
       const auto to_find = std::span(text.ids).first(static_cast<std::size_t>(text.first_row()));
       if (shares) prefix = index_.find(to_find, PrefixIndex::root_of(text.request.adapter));
-      if (shares && is_being_read(text, prefix.tokens)) {
+      const bool keeps = can_keep(text.to_read());
+      if (keeps) prefix.tokens = kept_.common(to_find, text.request.adapter);
+      if ((shares && is_being_read(text, prefix.tokens)) ||
+          (keeps && is_being_read_whole(text, prefix.tokens))) {
         if (++passed == kMostPassedOver) return;
         ++next;
         continue;
       }
-      text.place = cache_.pages().add_text(prefix.pages, prefix.tokens);
+      if (prefix.tokens > 0 && keeps) {
+        text.place = cache_.fork(*kept_.find(to_find, text.request.adapter));
+      } else {
+        text.place = cache_.pages().add_text(prefix.pages, prefix.tokens);
+      }
       // With a page more, so that it is not soon out of its place again.
       const std::int64_t pages = cache_.pages().pages_to_append(
           text.place,
@@ -202,7 +207,7 @@ class BatchedEngine final : public DecodingEngine {
         cache_.pages().remove_text(text.place);
         if (!running_.empty()) return;
         // A part of a page, which it holds and copies, may be a page more than there are.
-        prefix.tokens = prefix.tokens / kCachePage * kCachePage;
+        prefix.tokens = keeps ? 0 : prefix.tokens / kCachePage * kCachePage;
         prefix.pages.resize(static_cast<std::size_t>(prefix.tokens / kCachePage));
         text.place = cache_.pages().add_text(prefix.pages, prefix.tokens);
       }
@@ -223,9 +228,15 @@ class BatchedEngine final : public DecodingEngine {
       const std::int64_t whole = other.to_read() / kCachePage * kCachePage;
       const std::int64_t to_share = other.request.only_scores() ? other.to_read() : whole;
       if (cache_.pages().length(other.place) >= to_share) return false;
-      const std::int64_t common =
-          std::min({common_tokens(other.ids, text.ids), to_share, text.first_row()});
-      return common > known && (common - known) * kWorthWaiting >= text.to_read() - known;
+      return shared_beginning(text, other, known, to_share) > known;
+    });
+  }
+
+  // The same for texts that are kept.
+  bool is_being_read_whole(const Text& text, std::int64_t known) const {
+    return std::ranges::any_of(running_, [&](const Text& other) {
+      return can_keep(other.to_read()) && shared_beginning(text, other, known, other.to_read()) >
+                                              cache_.pages().length(other.place);
     });
   }
 
@@ -350,6 +361,8 @@ class BatchedEngine final : public DecodingEngine {
       if (one.end - begin > 1) {
         one.end = std::min(one.end, begin + prompt_tokens);
         one.end -= std::max<std::int64_t>(0, one.rows(text) - std::max<std::int64_t>(rows, 0));
+        if (can_keep(text.to_read()))
+          plan_to_keep(text, one, waiting_, kept_, limits_.prompt_tokens);
         prompt_tokens -= one.end - begin;
       }
       rows -= one.rows(text);
@@ -385,6 +398,11 @@ class BatchedEngine final : public DecodingEngine {
   // Gives up the place of a text that has ended. Others can begin with all of its pages.
   void leave(Text& text) {
     const std::int64_t length = cache_.pages().length(text.place);
+    if (length > 0 && can_keep(text.to_read())) {
+      kept_.keep_ended(text.place, std::span(text.ids).first(static_cast<std::size_t>(length)),
+                       text.request.adapter);
+      return;
+    }
     const std::int64_t whole = length / kCachePage;
     if (text.node && text.indexed == whole && length > whole * kCachePage &&
         can_share(text.to_read())) {
@@ -437,6 +455,9 @@ class BatchedEngine final : public DecodingEngine {
       std::vector<DecodingEvent> news = take_tokens(text, one, tokens);
       if (one.drafts > 0) take_back_drafts(text, one, std::ssize(news) - 1);
       index_pages(text);
+      if (one.end == text.keep_at)
+        kept_.keep_copy(text.place, std::span(text.ids).first(static_cast<std::size_t>(one.end)),
+                        text.request.adapter);
       for (DecodingEvent& event : news) {
         if (event.token.id >= 0) ++counts_.generated_tokens;
         if (event.finish != FinishReason::kNone) ended.push_back(one.text);
@@ -460,6 +481,7 @@ class BatchedEngine final : public DecodingEngine {
   DecodingLimits limits_;
   KvCache cache_;
   PrefixIndex index_;
+  KeptTexts kept_;
   std::int64_t kept_pages_ = 0;  // to which the cache grows before it forgets ended texts
   std::deque<Text> waiting_;     // the next one first
   std::vector<Text> running_;    // the oldest first

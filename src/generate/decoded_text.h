@@ -35,6 +35,7 @@ struct DecodedText {
   // Node of its last whole page in the index; nothing: its pages are not indexed.
   std::optional<std::int64_t> node;
   std::int64_t indexed = 0;          // whole pages
+  std::int64_t keep_at = 0;          // so many tokens of it are kept for others; 0: none
   std::vector<std::int32_t> drafts;  // guesses of the tokens after `ids`, for the next pass
 
   std::int64_t length() const { return std::ssize(ids); }

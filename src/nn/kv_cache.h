@@ -76,7 +76,8 @@ class KvCache {
     std::int64_t values = 0;    // dv
   };
   void add_state_layer(std::int64_t layer, const StateShape& shape);
-  // Texts then never forget some of their tokens, nor begin with a part of another text.
+  // Texts then never forget some of their tokens, nor begin with a part of another text: fork() is
+  // of a whole one.
   bool has_states() const { return !states_.empty(); }
   // Grows to `pages` pages; those that exist keep what they hold.
   void grow(const Context& context, std::int64_t pages);

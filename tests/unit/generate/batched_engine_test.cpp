@@ -18,53 +18,13 @@ namespace {
 
 using test::Loaded;
 using test::oracle;
+using test::oracles;
 using test::prompt_of;
 using test::run;
 using test::small_model;
 using test::Texts;
+using test::various_requests;
 using testing::HasSubstr;
-
-std::vector<DecodingRequest> various_requests() {
-  std::vector<DecodingRequest> requests;
-  const auto add = [&](std::vector<std::int32_t> prompt, const SamplingOptions& sampling) {
-    requests.push_back({.prompt = std::move(prompt), .sampling = sampling});
-  };
-  const SamplingOptions greedy{.max_new_tokens = 20, .greedy = true};
-  const SamplingOptions sampled{.max_new_tokens = 30, .temperature = 1.5, .top_p = 0.9, .seed = 9};
-  add(prompt_of(5), greedy);
-  add(prompt_of(150), greedy);
-  add(prompt_of(130), sampled);  // the beginning of the one before
-  add(prompt_of(1, 8), sampled);
-  add(prompt_of(1, 8), sampled);
-  requests.back().draw = 1;
-  SamplingOptions penalties = sampled;
-  penalties.repetition_penalty = 1.2;
-  penalties.presence_penalty = 0.3;
-  penalties.frequency_penalty = 0.2;
-  penalties.min_p = 0.05;
-  add(prompt_of(64, 2), penalties);
-  SamplingOptions changed = greedy;
-  changed.no_repeat_ngram_size = 2;
-  changed.logit_bias = {{3, 4.5}, {7, -100}};
-  add(prompt_of(40, 2), changed);
-  add(prompt_of(250, 4), greedy);  // the model's longest sequence ends it
-  add(prompt_of(9, 3),
-      {.max_new_tokens = 30, .temperature = 0.8, .dynatemp_range = 0.6, .seed = 3});
-  add(prompt_of(9, 3), {.max_new_tokens = 30,
-                        .temperature = 1.5,
-                        .mirostat = 2,
-                        .mirostat_rate = 0.5,
-                        .mirostat_surprise = 2,
-                        .seed = 3});
-  return requests;
-}
-
-std::vector<std::vector<std::int32_t>> oracles(Inference& inference,
-                                               const std::vector<DecodingRequest>& requests) {
-  std::vector<std::vector<std::int32_t>> all;
-  for (const DecodingRequest& request : requests) all.push_back(oracle(inference, request));
-  return all;
-}
 
 TEST(BatchedEngine, GivesEachRequestItsTokensUnderAnyLimits) {
   Loaded loaded;
@@ -97,28 +57,6 @@ TEST(BatchedEngine, GivesEachRequestItsTokensUnderAnyLimits) {
     if (limits.cache_tokens == 0 && limits.texts > 7) {  // else the cache forgets some
       EXPECT_GE(counts.reused_tokens, 128 + 4 + 149 + 129 + 63 + 249);
     }
-  }
-}
-
-// Texts wait, begin, and begin again after they lost their place; no beginning is shared.
-TEST(BatchedEngine, GivesEachRequestItsTokensOfAModelWithStates) {
-  Loaded loaded(test::small_model_with_states());
-  const std::vector<DecodingRequest> requests = various_requests();
-  const auto wanted = oracles(loaded.inference, requests);
-  for (const DecodingLimits& limits :
-       {DecodingLimits{}, DecodingLimits{.texts = 2, .prompt_tokens = 7},
-        DecodingLimits{.cache_tokens = 400}}) {
-    SCOPED_TRACE(
-        fmt::format("{} texts, {} tokens of the cache", limits.texts, limits.cache_tokens));
-    const auto engine = make_batched_engine(loaded.inference, limits);
-    for (int round = 0; round < 2; ++round) {
-      for (const DecodingRequest& request : requests) engine->submit(request);
-      const auto first = static_cast<std::int64_t>(round * requests.size());
-      Texts texts = run(*engine);
-      for (std::size_t i = 0; i < requests.size(); ++i)
-        EXPECT_EQ(texts[first + static_cast<std::int64_t>(i)], wanted[i]) << "request " << i;
-    }
-    EXPECT_EQ(engine->counts().reused_tokens, 0);
   }
 }
 

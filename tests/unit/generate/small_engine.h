@@ -89,6 +89,49 @@ inline std::vector<std::int32_t> oracle(Inference& inference, const DecodingRequ
   return {ids.begin() + static_cast<std::ptrdiff_t>(request.prompt.size()), ids.end()};
 }
 
+// Prompts of various lengths, some of which are the beginning of others, drawn in various ways.
+inline std::vector<DecodingRequest> various_requests() {
+  std::vector<DecodingRequest> requests;
+  const auto add = [&](std::vector<std::int32_t> prompt, const SamplingOptions& sampling) {
+    requests.push_back({.prompt = std::move(prompt), .sampling = sampling});
+  };
+  const SamplingOptions greedy{.max_new_tokens = 20, .greedy = true};
+  const SamplingOptions sampled{.max_new_tokens = 30, .temperature = 1.5, .top_p = 0.9, .seed = 9};
+  add(prompt_of(5), greedy);
+  add(prompt_of(150), greedy);
+  add(prompt_of(130), sampled);  // the beginning of the one before
+  add(prompt_of(1, 8), sampled);
+  add(prompt_of(1, 8), sampled);
+  requests.back().draw = 1;
+  SamplingOptions penalties = sampled;
+  penalties.repetition_penalty = 1.2;
+  penalties.presence_penalty = 0.3;
+  penalties.frequency_penalty = 0.2;
+  penalties.min_p = 0.05;
+  add(prompt_of(64, 2), penalties);
+  SamplingOptions changed = greedy;
+  changed.no_repeat_ngram_size = 2;
+  changed.logit_bias = {{3, 4.5}, {7, -100}};
+  add(prompt_of(40, 2), changed);
+  add(prompt_of(250, 4), greedy);  // the model's longest sequence ends it
+  add(prompt_of(9, 3),
+      {.max_new_tokens = 30, .temperature = 0.8, .dynatemp_range = 0.6, .seed = 3});
+  add(prompt_of(9, 3), {.max_new_tokens = 30,
+                        .temperature = 1.5,
+                        .mirostat = 2,
+                        .mirostat_rate = 0.5,
+                        .mirostat_surprise = 2,
+                        .seed = 3});
+  return requests;
+}
+
+inline std::vector<std::vector<std::int32_t>> oracles(
+    Inference& inference, const std::vector<DecodingRequest>& requests) {
+  std::vector<std::vector<std::int32_t>> all;
+  for (const DecodingRequest& request : requests) all.push_back(oracle(inference, request));
+  return all;
+}
+
 using Texts = std::map<std::int64_t, std::vector<std::int32_t>>;
 
 // Runs until all have ended, or until the first of them has `tokens` tokens.
