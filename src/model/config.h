@@ -216,8 +216,8 @@ struct ModelOptions {
     v(Option{"model",
              "preset: gpt2-124m, gpt2-355m, pythia-70m, pythia-160m, pythia-410m, pythia-1b, "
              "llama-134m, llama-1.1b, llama2-7b, mixtral-8x7b, qwen1.5-0.5b, qwen1.5-moe-a2.7b, "
-             "qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, gpt-oss-20b, gpt-oss-120b, glm-4.5-air, "
-             "deepseek-v2-lite, deepseek-v3, "
+             "qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, qwen3-next-80b-a3b, qwen3.5-0.8b, "
+             "qwen3.5-9b, gpt-oss-20b, gpt-oss-120b, glm-4.5-air, deepseek-v2-lite, deepseek-v3, "
              "bert-110m, t5-220m; for trying out: gpt2-tiny, llama-tiny, mixtral-tiny, bert-tiny, "
              "t5-tiny",
              same},

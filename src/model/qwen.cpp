@@ -91,14 +91,33 @@ ModelConfig qwen2_moe_sizes() {
   return config;
 }
 
+// Small models have as many heads of values of the gated delta rule as of keys.
+ModelConfig qwen3_5_small_facts() {
+  ModelConfig config = qwen3_5_facts();
+  config.delta->value_heads = config.delta->key_heads;
+  return config;
+}
+
+Preset sized_qwen3_5(std::string name, ModelConfig config, const QwenSizes& sizes, bool tied) {
+  Preset preset = sized(std::move(name), std::move(config), sizes);
+  preset.config.vocabulary = 248320;
+  preset.config.tied = tied;
+  return preset;
+}
+
 }  // namespace
 
 std::vector<Preset> qwen_presets() {
-  return {sized("qwen1.5-0.5b", qwen2_facts(), {24, 1024, 2816, 16, 16, 64, 32768}),
-          sized("qwen1.5-moe-a2.7b", qwen2_moe_sizes(), {24, 2048, 1408, 16, 16, 128, 8192}),
-          sized("qwen2.5-0.5b", qwen2_facts(), {24, 896, 4864, 14, 2, 64, 32768}),
-          sized("qwen3-0.6b", qwen3_facts(), {28, 1024, 3072, 16, 8, 128, 40960}),
-          sized("qwen3-30b-a3b", qwen3_moe_facts(), {48, 2048, 768, 32, 4, 128, 40960})};
+  return {
+      sized("qwen1.5-0.5b", qwen2_facts(), {24, 1024, 2816, 16, 16, 64, 32768}),
+      sized("qwen1.5-moe-a2.7b", qwen2_moe_sizes(), {24, 2048, 1408, 16, 16, 128, 8192}),
+      sized("qwen2.5-0.5b", qwen2_facts(), {24, 896, 4864, 14, 2, 64, 32768}),
+      sized("qwen3-0.6b", qwen3_facts(), {28, 1024, 3072, 16, 8, 128, 40960}),
+      sized("qwen3-30b-a3b", qwen3_moe_facts(), {48, 2048, 768, 32, 4, 128, 40960}),
+      sized("qwen3-next-80b-a3b", qwen3_next_facts(), {48, 2048, 512, 16, 2, 256, 262144}),
+      sized_qwen3_5("qwen3.5-0.8b", qwen3_5_small_facts(), {24, 1024, 3584, 8, 2, 256, 262144},
+                    true),
+      sized_qwen3_5("qwen3.5-9b", qwen3_5_facts(), {32, 4096, 12288, 16, 4, 256, 262144}, false)};
 }
 
 }  // namespace piton

@@ -21,6 +21,10 @@ TEST(Families, HaveTheParametersThatArePublished) {
   EXPECT_EQ(preset("qwen3-30b-a3b").parameters(), 30'532'122'624);
   EXPECT_EQ(preset("qwen1.5-moe-a2.7b").parameters(), 14'315'784'192);
   EXPECT_EQ(preset("glm-4.5-air").parameters(), 106'852'251'264);
+  // By Transformers' configurations of these sizes, without layers that predict later tokens.
+  EXPECT_EQ(preset("qwen3.5-0.8b").parameters(), 752'393'024);
+  EXPECT_EQ(preset("qwen3.5-9b").parameters(), 8'953'803'264);
+  EXPECT_EQ(preset("qwen3-next-80b-a3b").parameters(), 79'674'391'296);
   // 14848 of them are biases of choices, which Transformers counts as buffers.
   EXPECT_EQ(preset("deepseek-v3").parameters(), 671'026'404'352 + 14'848);
 }
