@@ -42,7 +42,11 @@ HfFamily hf_family(const HfConfig& config) {
 void set_later_layers(const HfConfig& config, const HfFamily& family, ModelConfig& model) {
   const std::string& key = family.later_layers;
   if (key.empty() || !config.has(key) || config.number(key) == 0) return;
-  model.mtp_layers = config.size(key);
+  const std::int64_t layers = config.size(key);
+  // Others are left out: those that the names of the family cannot hold, and those that are not
+  // like the last layer.
+  if (family.most_later_layers != 0 && layers > family.most_later_layers) return;
+  if (!model.has_states(model.layers - 1)) model.mtp_layers = layers;
 }
 
 ModelConfig hf_model(const HfConfig& config) {

@@ -47,7 +47,8 @@ std::string name_in_language_model(const std::string& name) {
 
 bool is_of_language_model(const std::string& name) {
   return name.starts_with("model.layers.") || name.starts_with("model.embed_tokens.") ||
-         name.starts_with("model.norm.") || name.starts_with("lm_head.");
+         name.starts_with("model.norm.") || name.starts_with("lm_head.") ||
+         name.starts_with("mtp.");
 }
 
 HfConfig read_config(const fs::path& folder) {
@@ -72,6 +73,8 @@ HfSource::HfSource(const fs::path& folder)
   if (model_.encoder && !model_.encoder->word_head &&
       model_.labels == 0)  // config.json does not say it
     model_.encoder->pooler = files_.tensors().contains("pooler.dense.weight");
+  if (!config_.has(family_.later_layers) && !model_.has_states(model_.layers - 1))
+    model_.mtp_layers = family_.uncounted_later_layers;
   model_.mtp_layers = stored_later_layers();
   check_layers(model_, std::ssize(files_.tensors()), config_.where());
   check_tensors(hf_places(family_, model_));
@@ -83,9 +86,13 @@ HfSource::HfSource(const fs::path& folder)
 
 // How many of the layers that predict later tokens, which config.json counts, the files have.
 std::int64_t HfSource::stored_later_layers() const {
+  std::map<std::string, std::string> names;  // of norms of tokens
+  for (const HfPlace& place : hf_places(family_, model_)) {
+    if (place.canonical.ends_with(".token_norm.weight")) names[place.canonical] = place.name;
+  }
   std::int64_t found = 0;
-  while (found < model_.mtp_layers && files_.tensors().contains(fmt::format(
-                                          "model.layers.{}.enorm.weight", model_.layers + found)))
+  while (found < model_.mtp_layers &&
+         files_.tensors().contains(names.at(fmt::format("mtp.layers.{}.token_norm.weight", found))))
     ++found;
   return found;
 }
@@ -183,15 +190,16 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
   const auto unknown = [&](const std::string& name) {
     if (wanted.contains(name)) return;
     if (!is_left_out(name)) surplus.push_back(name);
-    later |= name.starts_with(fmt::format("model.layers.{}.", model_.layers));
+    later |= name.starts_with(fmt::format("model.layers.{}.", model_.layers)) ||
+             (name.starts_with("mtp.") && !family_.later_layers.empty());
   };
   for (const auto& [name, matrix] : quantized_) unknown(name);
   for (const auto& [name, tensor] : stored) unknown(name);
   if (later && surplus.empty() && model_.mtp_layers == 0) {
-    notes_.push_back(
-        fmt::format("{}: {}: the layers from {} on predict later tokens and are left out, as by "
-                    "Transformers",
-                    config_.where(), family_.later_layers, model_.layers));
+    notes_.push_back(fmt::format(
+        "{}: {}: the layers after the {} of the model predict later tokens and are left "
+        "out, as by Transformers",
+        config_.where(), family_.later_layers, model_.layers));
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: missing tensors ({}): {}; is the download complete?", where(),

@@ -78,7 +78,9 @@ void check_later(const ModelConfig& c) {
   refuse(c.labels > 0, "a model with a head for labels or rewards");
   refuse(c.prefix, "masks that show later tokens (--sparse-mode 5 and 6)");
   refuse(c.embedding_norm, "a model with --embed-layernorm");
-  refuse(c.delta.has_value(), "a model with layers of the gated delta rule");
+  refuse(c.has_states(c.layers - 1),
+         "a model whose last layer, which they are like, has the gated delta rule "
+         "(--linear-attention-freq)");
 }
 
 // Refuses factors that are no numbers above 0, and what encoders do not have.
@@ -253,10 +255,10 @@ ModelConfig with_later_blocks(const ModelConfig& c) {
   return all;
 }
 
-// Of the matrices of all blocks, `experts` of them where there are experts: all, or those that a
-// token is multiplied with.
-std::int64_t matrices_of_blocks(const ModelConfig& c, std::int64_t experts) {
-  const std::int64_t more = c.state_layers() * more_in_state_layer(c);
+// Of the matrices of all blocks, `states` of which have states; `experts` of them where there are
+// experts: all, or those that a token is multiplied with.
+std::int64_t matrices_of_blocks(const ModelConfig& c, std::int64_t experts, std::int64_t states) {
+  const std::int64_t more = states * more_in_state_layer(c);
   if (!c.experts) return c.layers * block_matrices(c) + more;
   const ExpertFacts& facts = *c.experts;
   const std::int64_t with_experts =
@@ -298,53 +300,63 @@ double encoder_decoder_flops(const ModelConfig& c, std::int64_t sequence,
   return (2 * (source * s + own * target) + 4 * of(c.heads * c.head_size) * pairs) / s;
 }
 
+// Of a model without layers that predict later tokens, `states` of whose layers have states.
+std::int64_t parameters_of(const ModelConfig& c, std::int64_t states) {
+  const std::int64_t norm_size =
+      c.norm == NormKind::kLayer && c.norm_biases ? 2 * c.hidden : c.hidden;
+  // Without matrices.
+  std::int64_t block = ((c.end_norms ? 2 : 0) + (!c.start_norms  ? 0
+                                                 : c.single_norm ? 1
+                                                                 : 2)) *
+                       norm_size;
+  std::int64_t attention = 0;
+  if (c.qkv_biases) attention += c.head_size * ((c.output_gate ? 2 : 1) * c.heads + 2 * c.groups);
+  if (c.head_norms) {
+    attention += c.latent             ? c.latent->query_rank + c.latent->rank
+                 : c.joint_head_norms ? (c.heads + c.groups) * c.head_size
+                                      : 2 * c.head_size;
+  }
+  if (c.output_bias) attention += c.hidden;
+  if (c.softmax == SoftmaxKind::kLearnable) attention += c.heads;
+  block += attention;
+  const std::int64_t head = c.labels > 0 ? c.labels : c.tied ? 0 : c.vocabulary;
+  std::int64_t ends = (c.vocabulary + head) * c.hidden + norm_size;
+  if (c.positions == PositionKind::kLearned) ends += c.max_positions * c.hidden;
+  if (c.embedding_norm) ends += norm_size;
+  if (c.head_bias) ends += c.vocabulary;
+  if (c.delta) ends += states * (rest_of_state_layer(*c.delta) - attention);
+  if (c.encoder) {
+    // The head's linear, norm and bias; the table of types; pooler and head of pairs. The norm at
+    // the end of the blocks is in post-norm form that of the embedding.
+    ends += c.encoder->token_types * c.hidden;
+    if (c.encoder->word_head) ends += c.hidden * c.hidden + c.hidden + norm_size + c.vocabulary;
+    if (c.encoder->pair_head) ends += c.hidden * c.hidden + c.hidden + 2 * c.hidden + 2;
+    if (c.labels > 0) ends += c.hidden * c.hidden + c.hidden + c.labels;
+  }
+  if (!c.encoder_decoder) {
+    if (c.experts && c.experts->choice_bias) ends += c.expert_layers() * c.experts->experts;
+    if (c.biases) ends += biases_of_mlps(c);
+    return matrices_of_blocks(c, c.experts ? c.experts->experts : 1, states) + c.layers * block +
+           ends;
+  }
+  block += block_matrices(c) + (c.biases ? mlp_biases(c, c.ffn_hidden) : 0);
+  // Each layer of the decoder has another attention with its norm; the encoder has a norm at its
+  // end.
+  std::int64_t cross = attention_matrices(c) + norm_size;
+  if (c.qkv_biases) cross += c.head_size * (c.heads + 2 * c.groups);
+  if (c.output_bias) cross += c.hidden;
+  if (c.positions == PositionKind::kRelative) ends += 2 * c.encoder_decoder->buckets * c.heads;
+  if (c.encoder_decoder->head_bias) ends += c.vocabulary;
+  return (c.encoder_decoder->encoder_layers + c.layers) * block + c.layers * cross + ends +
+         norm_size;
+}
+
 }  // namespace
 
 std::int64_t ModelConfig::parameters() const {
   const std::int64_t norm_size = norm == NormKind::kLayer && norm_biases ? 2 * hidden : hidden;
-  if (mtp_layers > 0)
-    return with_later_blocks(*this).parameters() +
-           mtp_layers * (2 * hidden * hidden + 3 * norm_size);
-  // Without matrices.
-  std::int64_t block = ((end_norms ? 2 : 0) + (!start_norms ? 0 : single_norm ? 1 : 2)) * norm_size;
-  std::int64_t attention = 0;
-  if (qkv_biases) attention += head_size * ((output_gate ? 2 : 1) * heads + 2 * groups);
-  if (head_norms) {
-    attention += latent             ? latent->query_rank + latent->rank
-                 : joint_head_norms ? (heads + groups) * head_size
-                                    : 2 * head_size;
-  }
-  if (output_bias) attention += hidden;
-  if (softmax == SoftmaxKind::kLearnable) attention += heads;
-  block += attention;
-  const std::int64_t head = labels > 0 ? labels : tied ? 0 : vocabulary;
-  std::int64_t ends = (vocabulary + head) * hidden + norm_size;
-  if (positions == PositionKind::kLearned) ends += max_positions * hidden;
-  if (embedding_norm) ends += norm_size;
-  if (head_bias) ends += vocabulary;
-  if (delta) ends += state_layers() * (rest_of_state_layer(*delta) - attention);
-  if (encoder) {
-    // The head's linear, norm and bias; the table of types; pooler and head of pairs. The norm at
-    // the end of the blocks is in post-norm form that of the embedding.
-    ends += encoder->token_types * hidden;
-    if (encoder->word_head) ends += hidden * hidden + hidden + norm_size + vocabulary;
-    if (encoder->pair_head) ends += hidden * hidden + hidden + 2 * hidden + 2;
-    if (labels > 0) ends += hidden * hidden + hidden + labels;
-  }
-  if (!encoder_decoder) {
-    if (experts && experts->choice_bias) ends += expert_layers() * experts->experts;
-    if (biases) ends += biases_of_mlps(*this);
-    return matrices_of_blocks(*this, experts ? experts->experts : 1) + layers * block + ends;
-  }
-  block += block_matrices(*this) + (biases ? mlp_biases(*this, ffn_hidden) : 0);
-  // Each layer of the decoder has another attention with its norm; the encoder has a norm at its
-  // end.
-  std::int64_t cross = attention_matrices(*this) + norm_size;
-  if (qkv_biases) cross += head_size * (heads + 2 * groups);
-  if (output_bias) cross += hidden;
-  if (positions == PositionKind::kRelative) ends += 2 * encoder_decoder->buckets * heads;
-  if (encoder_decoder->head_bias) ends += vocabulary;
-  return (encoder_decoder->encoder_layers + layers) * block + layers * cross + ends + norm_size;
+  return parameters_of(with_later_blocks(*this), state_layers()) +
+         mtp_layers * (2 * hidden * hidden + 3 * norm_size);
 }
 
 double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t decoder_sequence,
@@ -355,17 +367,19 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t 
   // Layers that predict later tokens multiply with the head too, and have a projection.
   const auto later = static_cast<double>(mtp_layers);
   const double of_projections = later * static_cast<double>(2 * hidden * hidden);
-  const double products = 2.0 * (static_cast<double>(matrices_of_blocks(
-                                     with_later_blocks(*this), experts ? experts->choices : 1)) +
-                                 of_projections + (encoder ? labelled : 1 + later) * of_head);
+  const double products =
+      2.0 * (static_cast<double>(matrices_of_blocks(
+                 with_later_blocks(*this), experts ? experts->choices : 1, state_layers())) +
+             of_projections + (encoder ? labelled : 1 + later) * of_head);
   // Two products of 2 d FLOPs (of latent attention: of those of keys and of values) for each
   // visible key. On average a causal query sees half of the sequence; with a window of w keys, w of
   // them from position w on.
   const auto s = static_cast<double>(sequence);
   double pairs = 0;
   for (std::int64_t layer = 0; layer < layers + mtp_layers; ++layer) {
-    if (has_states(layer)) continue;
-    const std::optional<std::int64_t> window = window_of(std::min(layer, layers - 1));
+    const std::int64_t like = std::min(layer, layers - 1);
+    if (has_states(like)) continue;
+    const std::optional<std::int64_t> window = window_of(like);
     const double w = window ? std::min(static_cast<double>(*window) + 1, s) : s;
     pairs += w - w * w / (2 * s);
   }

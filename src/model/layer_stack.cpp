@@ -9,7 +9,7 @@ namespace piton {
 
 LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const Adapters& adapters)
     : dtype_(of.config.dtype),
-      delta_(of.config.delta),
+      delta_(of.stack.like ? std::nullopt : of.config.delta),
       ranks_(of.shard.size()),
       groups_(of.config.groups / of.shard.size()),
       head_size_(of.config.head_size),

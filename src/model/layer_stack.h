@@ -62,9 +62,9 @@ class LayerStack {
   Value run(Context& context, const Value& x, const Group& group, const SharedInputs& shared) const;
 
   DType dtype_;
-  std::optional<DeltaFacts> delta_;
-  int ranks_;            // of the tensor axis
-  std::int64_t groups_;  // of this rank
+  std::optional<DeltaFacts> delta_;  // none: all layers have attention
+  int ranks_;                        // of the tensor axis
+  std::int64_t groups_;              // of this rank
   std::int64_t head_size_;
   int stage_;
   LayerRange layers_;

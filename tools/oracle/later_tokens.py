@@ -1,9 +1,11 @@
 """Golden losses and gradients of small models with layers that predict later tokens, by Megatron-core's GPTModel on the CPU.
 
-  python tools/oracle/later_tokens.py tests/golden       (torch 2.15, megatron-core 0.16.1, safetensors)
+  python tools/oracle/later_tokens.py tests/golden [gpt llama qwen]  (torch 2.15, megatron-core 0.16.1, transformers 5.24, safetensors)
 
-Writes later_tokens/gpt.safetensors (learned positions, layer norms, a shared table; --mtp-num-layers 2) and
-later_tokens/llama.safetensors (rotary positions, RMS norms, a head of its own, --mtp-num-layers 1): `weight.NAME` and
+Writes later_tokens/gpt.safetensors (learned positions, layer norms, a shared table; --mtp-num-layers 2),
+later_tokens/llama.safetensors (rotary positions, RMS norms, a head of its own, --mtp-num-layers 1), and
+later_tokens/qwen.safetensors (Qwen 3.5, whose other layers have the gated delta rule, of Transformers' modules: its `mtp`
+is a layer of attention behind `fc`, as vLLM reads it from the files; Transformers leaves it out): `weight.NAME` and
 `gradient.NAME` (fp32, Piton's canonical names), tokens, labels, mask, and of ten steps of torch.optim.AdamW on the same
 batch (matrices decay, the rest does not; gradients clipped to norm 1): `losses`, `norms`, and `mtp_losses` [10, layers],
 what Megatron logs as "mtp_N loss". The model is in float64; core takes its cross entropy and softmax in fp32.
@@ -93,19 +95,100 @@ def names_of(model, llama):
     return names
 
 
+class QwenWithLater(torch.nn.Module):
+    """Qwen 3.5 of four layers with its `mtp`, which reads the output of the final norm and the next token."""
+
+    def __init__(self):
+        super().__init__()
+        from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
+        from transformers.models.qwen3_5 import modeling_qwen3_5 as parts
+
+        config = Qwen3_5TextConfig(
+            vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=FFN, num_hidden_layers=4, num_attention_heads=HEADS,
+            num_key_value_heads=GROUPS, head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6,
+            linear_value_head_dim=5, linear_conv_kernel_dim=3, max_position_embeddings=POSITIONS, tie_word_embeddings=True,
+            rms_norm_eps=1e-6, attn_implementation="eager")
+        self.base = Qwen3_5ForCausalLM(config)
+        self.token_norm, self.hidden_norm, self.final_norm = (parts.Qwen3_5RMSNorm(HIDDEN, eps=1e-6) for _ in range(3))
+        self.fc = torch.nn.Linear(2 * HIDDEN, HIDDEN, bias=False)
+        self.block = parts.Qwen3_5DecoderLayer(config, 3)
+        self.later_losses = None
+
+    def forward(self, tokens, positions, causal, labels, loss_mask):
+        model = self.base.model
+        hidden = model(input_ids=tokens, position_ids=positions).last_hidden_state
+
+        def loss(x, labels):
+            return torch.nn.functional.cross_entropy(self.base.lm_head(x).flatten(0, 1), labels.flatten(), reduction="none")
+
+        def moved(x):  # as Megatron-core: the last one is none
+            return torch.cat([x[:, 1:], torch.zeros_like(x[:, :1])], 1)
+
+        x = self.fc(torch.cat([self.token_norm(model.embed_tokens(moved(tokens))), self.hidden_norm(hidden)], -1))
+        mask = torch.zeros(1, 1, SEQUENCE, SEQUENCE, dtype=x.dtype).masked_fill(causal, torch.finfo(x.dtype).min)
+        x = self.block(x, position_embeddings=model.rotary_emb(x, positions), attention_mask=mask, position_ids=positions)
+        x = x[0] if isinstance(x, tuple) else x
+        later = moved(loss_mask).flatten()
+        self.later = (loss(self.final_norm(x), moved(labels)) * later).sum() / later.sum()
+        return loss(hidden, labels).view(labels.shape)
+
+
+def names_of_qwen(model):
+    names = {}
+
+    def add(name, parameter, view=None):
+        names[name] = (parameter, view)
+
+    def block(at, layer):
+        add(at + "attention_norm.weight", layer.input_layernorm.weight)
+        add(at + "mlp_norm.weight", layer.post_attention_layernorm.weight)
+        for part in ("gate", "up", "down"):
+            add(f"{at}mlp.{part}.weight", getattr(layer.mlp, part + "_proj").weight)
+        if hasattr(layer, "linear_attn"):
+            delta = layer.linear_attn
+            for name, first, count in (("query", 0, 12), ("key", 12, 12), ("value", 24, 20)):
+                part = lambda w, first=first, count=count: w[first:first + count]
+                add(f"{at}delta.{name}.weight", delta.in_proj_qkv.weight, part)
+                add(f"{at}delta.{name}_filter", delta.conv1d.weight, lambda w, part=part: part(w).squeeze(1))
+            for name, module in (("gate", delta.in_proj_z), ("strength", delta.in_proj_b), ("decay", delta.in_proj_a),
+                                 ("output", delta.out_proj), ("norm", delta.norm)):
+                add(f"{at}delta.{name}.weight", module.weight)
+            add(at + "delta.rate", delta.A_log)
+            add(at + "delta.decay_bias", delta.dt_bias)
+            return
+        own = layer.self_attn
+        for i, name in enumerate(("query", "gate")):
+            add(f"{at}attention.{name}.weight", own.q_proj.weight,
+                lambda w, i=i: w.unflatten(0, (HEADS, 2, 8))[:, i].flatten(0, 1))
+        for name, module in (("key", own.k_proj), ("value", own.v_proj), ("output", own.o_proj), ("query_norm", own.q_norm),
+                             ("key_norm", own.k_norm)):
+            add(f"{at}attention.{name}.weight", module.weight)
+
+    add("embedding.token.weight", model.base.model.embed_tokens.weight)
+    for i, layer in enumerate(model.base.model.layers):
+        block(f"layers.{i}.", layer)
+    add("final_norm.weight", model.base.model.norm.weight)
+    block("mtp.layers.0.", model.block)
+    for name, module in (("token_norm", model.token_norm), ("hidden_norm", model.hidden_norm), ("projection", model.fc),
+                         ("final_norm", model.final_norm)):
+        add(f"mtp.layers.0.{name}.weight", module.weight)
+    return names
+
+
 def write(folder, kind, later):
-    from megatron.core.transformer.multi_token_prediction import MTPLossLoggingHelper
-    llama = kind == "llama"
-    MTPLossLoggingHelper.tracker.clear()
+    qwen, llama = kind == "qwen", kind == "llama"
+    if not qwen:
+        from megatron.core.transformer.multi_token_prediction import MTPLossLoggingHelper
+        MTPLossLoggingHelper.tracker.clear()
     torch.manual_seed(7)
-    model = core_model(llama, later)
-    names = names_of(model, llama)
+    model = QwenWithLater().double() if qwen else core_model(llama, later)
+    names = names_of_qwen(model) if qwen else names_of(model, llama)
     covered = {id(parameter) for parameter, _ in names.values()}
     assert all(id(parameter) in covered for parameter in model.parameters())
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, dtype=torch.float64)
-            gain = parameter.ndim == 1 and "bias" not in name
+            gain = parameter.ndim == 1 and "bias" not in name and not qwen
             # Values that fp32 holds exactly, so that both sides start from the same numbers.
             parameter.copy_((1 + 0.1 * noise if gain else 0.2 * noise).float().double())
     tokens = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE + 1))
@@ -129,9 +212,13 @@ def write(folder, kind, later):
         optimizer.zero_grad()
         each = model(inputs, positions, causal, labels=labels, loss_mask=mask)
         loss = (each * mask).sum() / mask.sum()
-        loss.backward()
-        later_losses.append(MTPLossLoggingHelper.tracker["values"].clone())
-        MTPLossLoggingHelper.clean_loss_in_tracker()
+        if qwen:
+            (loss + 0.3 * model.later).backward()
+            later_losses.append(model.later.detach()[None])
+        else:
+            loss.backward()
+            later_losses.append(MTPLossLoggingHelper.tracker["values"].clone())
+            MTPLossLoggingHelper.clean_loss_in_tracker()
         if step == 0:
             for name, (parameter, _) in names.items():
                 out["gradient." + name] = viewed(name, parameter.grad)
@@ -143,11 +230,12 @@ def write(folder, kind, later):
     out["mtp_losses"] = torch.stack(later_losses).double()
     out["tokens"], out["labels"], out["mask"] = inputs.int(), labels.int(), mask.float()
     origin = {"origin": "tools/oracle/later_tokens.py", "torch": torch.__version__,
-              "megatron-core": metadata.version("megatron-core"), "date": datetime.date.today().isoformat()}
+              **({"transformers": metadata.version("transformers")} if qwen else {"megatron-core": metadata.version("megatron-core")}),
+              "date": datetime.date.today().isoformat()}
     save_file(out, f"{folder}/later_tokens/{kind}.safetensors", metadata=origin)
     print(kind, losses, out["mtp_losses"].tolist(), norms)
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], "gpt", 2)
-    write(sys.argv[1], "llama", 1)
+    for kind in sys.argv[2:] or ("gpt", "llama", "qwen"):
+        write(sys.argv[1], kind, 2 if kind == "gpt" else 1)

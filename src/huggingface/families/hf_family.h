@@ -54,9 +54,13 @@ struct HfFamily {
   std::vector<std::string> ignored;
   // Beginnings of names of tensors that predict later tokens, which are left out too.
   std::vector<std::string> ignored_beginnings = {};
-  // kLaterLayers, if the family has such layers. If their tensors are not in the files, as in those
-  // that Transformers saves, the model has none.
+  // The key that counts such layers (kLaterLayers), if the family has them. If their tensors are
+  // not in the files, as in those that Transformers saves, the model has none.
   std::string later_layers = "";
+  // How many there may be in the files where the key is absent, and the most that the family can
+  // have; 0: any.
+  std::int64_t uncounted_later_layers = 0;
+  std::int64_t most_later_layers = 0;
   // Ends of names in older files, with what they are now.
   std::vector<std::pair<std::string, std::string>> older_ends = {};
 };

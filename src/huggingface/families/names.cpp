@@ -117,7 +117,9 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
                                                            {"head.", names.head}};
   for (const CanonicalShape& one : canonical_tensors(with_head)) {
     const std::string& canonical = one.name;
-    const std::string name = among_layers(canonical, model.layers);
+    const bool later = canonical.starts_with(kLater) && !names.later_layers.empty();
+    const std::string name = later ? canonical.substr(kLater.size() - kLayer.size())
+                                   : among_layers(canonical, model.layers);
     const bool of_layer = name.starts_with(kLayer);
     const std::size_t part = of_layer ? name.find('.', 7) + 1 : 0;  // after "layers.N."
     const auto [of_part, expert] = without_expert(name.substr(part));
@@ -127,13 +129,20 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
       add(canonical, {"", theirs}, "");
       found = true;
     }
+    for (const auto& [ours, theirs] : names.later_ends) {
+      if (!later || !of_part.starts_with(ours)) continue;
+      add(canonical, {"", theirs}, "");
+      found = true;
+    }
+    if (later && found) continue;
     for (const HfPart& other : names.parts) {
       if (!of_layer || !of_part.starts_with(other.canonical)) continue;
       HfPart one = other;
       one.name = with_expert(one.name, expert);
       if (one.expert_rows > 0) one.first += std::stoll(expert) * one.expert_rows;
       const bool turned = one.transposed && one.stacks > 0;
-      add(canonical, one, names.layers + name.substr(7, part - 7), turned ? std::stoll(expert) : 0);
+      add(canonical, one, (later ? names.later_layers : names.layers) + name.substr(7, part - 7),
+          turned ? std::stoll(expert) : 0);
       found = true;
     }
     PITON_ASSERT(found, "{} has no name in this family", canonical);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "huggingface/families/hf_family.h"
@@ -31,6 +32,10 @@ struct HfNames {
   std::string final_norm = "model.norm.";
   std::string head = "lm_head.";
   std::vector<HfPart> parts;
+  // Of layers that predict later tokens: what is before their number, and names of what is around
+  // their blocks, of which there is one. Empty: they are layers after the others.
+  std::string later_layers = "";
+  std::vector<std::pair<std::string, std::string>> later_ends = {};
 };
 
 // LLaMA's names, with the parts in `other` instead of LLaMA's parts of the same canonical name.

@@ -10,6 +10,8 @@ namespace piton {
 namespace {
 
 constexpr std::int64_t kAttentionEvery = 4;
+// How many layers predict later tokens; Qwen3-Next has one without a word. Transformers reads none.
+constexpr const char* kLaterLayersOfQwen = "mtp_num_hidden_layers";
 
 // A list of the kinds of layers, else every N-th layer has attention.
 void set_layer_types(const HfConfig& config, ModelConfig& model) {
@@ -87,7 +89,13 @@ std::vector<HfPart> delta_parts(const DeltaFacts& facts) {
 HfNames next_names(const ModelConfig& model, std::vector<HfPart> parts) {
   for (HfPart& part : gated_attention(model)) parts.push_back(std::move(part));
   for (HfPart& part : delta_parts(*model.delta)) parts.push_back(std::move(part));
-  return llama_names(std::move(parts));
+  HfNames names = llama_names(std::move(parts));
+  names.later_layers = "mtp.layers.";
+  names.later_ends = {{"token_norm.", "mtp.pre_fc_norm_embedding."},
+                      {"hidden_norm.", "mtp.pre_fc_norm_hidden."},
+                      {"projection.", "mtp.fc."},
+                      {"final_norm.", "mtp.norm."}};
+  return names;
 }
 
 std::vector<HfPlace> qwen3_5_places(const ModelConfig& model) {
@@ -133,6 +141,7 @@ nlohmann::ordered_json next_keys(const ModelConfig& model) {
   for (std::int64_t layer = 0; layer < model.layers; ++layer)
     types.push_back(model.has_states(layer) ? "linear_attention" : "full_attention");
   keys["layer_types"] = std::move(types);
+  if (model.mtp_layers > 0) keys[kLaterLayersOfQwen] = model.mtp_layers;
   return keys;
 }
 
@@ -161,7 +170,10 @@ HfFamily hf_qwen3_5() {
           .keys = next_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"},
-          .ignored_beginnings = {"mtp."}};
+          .ignored_beginnings = {"mtp."},
+          .later_layers = kLaterLayersOfQwen,
+          .uncounted_later_layers = 1,
+          .most_later_layers = 1};
 }
 
 HfFamily hf_qwen3_next() {
@@ -172,7 +184,10 @@ HfFamily hf_qwen3_next() {
           .keys = qwen3_next_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"},
-          .ignored_beginnings = {"mtp."}};
+          .ignored_beginnings = {"mtp."},
+          .later_layers = kLaterLayersOfQwen,
+          .uncounted_later_layers = 1,
+          .most_later_layers = 1};
 }
 
 }  // namespace piton

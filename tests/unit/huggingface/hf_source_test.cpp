@@ -63,7 +63,6 @@ TEST(HfSource, ReadsTheLanguageModelOfOneWithVision) {
     named[head ? name : "model.language_model." + name.substr(6)] = tensor;
   }
   named["model.visual.blocks.0.norm1.weight"] = host_tensor(DType::kF32, {8});
-  named["mtp.fc.weight"] = host_tensor(DType::kF32, {8, 8});
   both.tensors = named;
   both.write();
   HfSource source(both.path());
@@ -297,9 +296,11 @@ TEST(HfSource, LeavesOutLayersThatPredictLaterTokens) {
   folder.edit_config([](auto& config) { config["num_nextn_predict_layers"] = 1; });
   const HfSource source(folder.path());
   ASSERT_EQ(source.notes().size(), 1U);
-  EXPECT_THAT(source.notes()[0],
-              HasSubstr("num_nextn_predict_layers: the layers from 2 on predict later tokens and "
-                        "are left out, as by Transformers"));
+  EXPECT_THAT(
+      source.notes()[0],
+      HasSubstr(
+          "num_nextn_predict_layers: the layers after the 2 of the model predict later tokens and "
+          "are left out, as by Transformers"));
   EXPECT_EQ(source.tensors(TensorKind::kWeight).size(), canonical_tensors(source.model()).size());
 }
 
@@ -343,6 +344,52 @@ TEST(HfSource, ReadsLayersThatPredictLaterTokens) {
     EXPECT_EQ(read("mtp.layers.0.hidden_norm.weight")[1], 2.5);
     EXPECT_EQ(read("mtp.layers.0.final_norm.weight")[1], 4.5);
     EXPECT_EQ(read("mtp.layers.0.mlp_norm.weight"), read("layers.1.mlp_norm.weight"));
+  }
+}
+
+// Of Qwen 3.5 and Qwen3-Next, which need not count it: a layer of attention with names of its own.
+TEST(HfSource, ReadsTheLayerOfQwenThatPredictsLaterTokens) {
+  for (const char* family : {"qwen3.5", "qwen3-next"}) {
+    SCOPED_TRACE(family);
+    HfFolder folder(family);
+    const std::map<std::string, Tensor> tensors = folder.tensors;
+    for (const auto& [name, tensor] : tensors) {
+      constexpr std::string_view kLast = "model.layers.3.";
+      if (name.starts_with(kLast))
+        folder.tensors["mtp.layers.0." + name.substr(kLast.size())] = tensor;
+    }
+    const auto own = [&](const char* name, const Shape& shape, float value) {
+      const Tensor tensor = host_tensor(DType::kF32, shape);
+      for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        tensor.data<float>()[i] = value + static_cast<float>(i);
+      folder.tensors[name] = tensor;
+    };
+    own("mtp.pre_fc_norm_embedding.weight", {32}, 0.5F);
+    own("mtp.pre_fc_norm_hidden.weight", {32}, 1.5F);
+    own("mtp.fc.weight", {32, 64}, 2.5F);
+    own("mtp.norm.weight", {32}, 3.5F);
+    folder.write();
+    HfSource source(folder.path());
+    EXPECT_EQ(source.model().mtp_layers, 1);
+    EXPECT_TRUE(source.notes().empty());
+    EXPECT_EQ(source.tensors(TensorKind::kWeight).size(), canonical_tensors(source.model()).size());
+    const auto read = [&](const std::string& name, const Shape& shape) {
+      std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+      source.read(name, whole_run(shape), DType::kF32, reinterpret_cast<std::byte*>(values.data()));
+      return values;
+    };
+    EXPECT_EQ(read("mtp.layers.0.token_norm.weight", {32})[1], 1.5);
+    EXPECT_EQ(read("mtp.layers.0.hidden_norm.weight", {32})[1], 2.5);
+    EXPECT_EQ(read("mtp.layers.0.projection.weight", {32, 64})[70], 72.5);
+    EXPECT_EQ(read("mtp.layers.0.final_norm.weight", {32})[1], 4.5);
+    const Shape gate{source.model().heads * source.model().head_size, 32};
+    EXPECT_EQ(read("mtp.layers.0.attention.gate.weight", gate),
+              read("layers.3.attention.gate.weight", gate));
+    EXPECT_EQ(hf_config_of(source.model()).config["mtp_num_hidden_layers"], 1);
+    // More than the names hold, and those behind another kind of layer.
+    folder.edit_config([](auto& config) { config["mtp_num_hidden_layers"] = 2; });
+    EXPECT_EQ(HfSource(folder.path()).model().mtp_layers, 0);
+    EXPECT_THAT(HfSource(folder.path()).notes(), testing::ElementsAre(HasSubstr("left out")));
   }
 }
 

@@ -1,8 +1,8 @@
 // Layers that predict later tokens: losses, all gradients and ten steps of AdamW against
 // Megatron-core's GPTModel (tests/golden/later_tokens/*.safetensors, made by
 // tools/oracle/later_tokens.py), with a shared table and learned positions, and with a head of its
-// own and rotary ones. Gradients against central differences of the losses. Evaluations have the
-// main loss alone.
+// own and rotary ones; and against modules of Transformers, of Qwen 3.5. Gradients against central
+// differences of the losses. Evaluations have the main loss alone.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,29 +22,42 @@ namespace {
 
 constexpr double kFactor = 0.3;  // of the oracle
 
-ModelConfig later_config(bool llama) {
-  ModelConfig model = family_facts(llama ? "llama" : "gpt2");
+enum class Kind : std::uint8_t { kGpt, kLlama, kQwen };
+
+std::string name_of(Kind kind) {
+  return kind == Kind::kGpt ? "gpt" : kind == Kind::kLlama ? "llama" : "qwen";
+}
+
+ModelConfig later_config(Kind kind) {
+  const char* const families[] = {"gpt2", "llama", "qwen3_5"};
+  ModelConfig model = family_facts(families[static_cast<std::size_t>(kind)]);
   model.layers = 2;
   model.hidden = 24;
   model.heads = 4;
   model.head_size = 6;
-  model.groups = llama ? 2 : 4;
+  model.groups = kind == Kind::kGpt ? 4 : 2;
   model.ffn_hidden = 40;
   model.vocabulary = 61;
   model.max_positions = 32;
   model.hidden_dropout = model.attention_dropout = 0;
-  model.mtp_layers = llama ? 1 : 2;
+  model.mtp_layers = kind == Kind::kGpt ? 2 : 1;
   model.mtp_loss_factor = kFactor;
+  if (kind != Kind::kQwen) return model;
+  model.layers = 4;
+  model.head_size = 8;
+  model.tied = true;
+  model.delta =
+      DeltaFacts{.key_heads = 2, .value_heads = 4, .key_size = 6, .value_size = 5, .width = 3};
   return model;
 }
 
 struct LaterRun : test::HostMachine {
-  explicit LaterRun(bool llama)
-      : golden(std::string(PITON_SOURCE_DIR) + "/tests/golden/later_tokens/" +
-               (llama ? "llama" : "gpt") + ".safetensors"),
+  explicit LaterRun(Kind kind)
+      : golden(std::string(PITON_SOURCE_DIR) + "/tests/golden/later_tokens/" + name_of(kind) +
+               ".safetensors"),
         mesh(*world, MeshSizes{}),
         session(machine, mesh,
-                {.model = later_config(llama),
+                {.model = later_config(kind),
                  .optimizer_options = {.beta1 = 0.9,
                                        .beta2 = 0.95,
                                        .eps = 1e-8,
@@ -58,9 +71,9 @@ struct LaterRun : test::HostMachine {
   Session session;
 };
 
-class LaterTokensOf : public testing::TestWithParam<bool> {};
+class LaterTokensOf : public testing::TestWithParam<Kind> {};
 
-TEST_P(LaterTokensOf, HaveTheGradientsOfMegatronCore) {
+TEST_P(LaterTokensOf, HaveTheGradientsOfTheOracle) {
   LaterRun run(GetParam());
   run.session.gradients({test::golden_batch(run.golden)}, 0);
   std::map<std::string, std::vector<double>> got;
@@ -79,7 +92,7 @@ TEST_P(LaterTokensOf, HaveTheGradientsOfMegatronCore) {
   EXPECT_EQ(got.size(), in_file);
 }
 
-TEST_P(LaterTokensOf, FollowMegatronCoreThroughTenSteps) {
+TEST_P(LaterTokensOf, FollowTheOracleThroughTenSteps) {
   LaterRun run(GetParam());
   const MicroBatch batch = test::golden_batch(run.golden);
   const std::vector<double> losses = test::values(run.golden.tensor("losses"));
@@ -103,7 +116,9 @@ TEST_P(LaterTokensOf, FollowMegatronCoreThroughTenSteps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, LaterTokensOf, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Models, LaterTokensOf,
+                         testing::Values(Kind::kGpt, Kind::kLlama, Kind::kQwen),
+                         [](const auto& info) { return name_of(info.param); });
 
 // In fp64, of the loss that a step minimizes: that of the labels and the mean of the later ones.
 TEST(LaterTokens, GradientsAreThoseOfCentralDifferences) {
