@@ -58,6 +58,10 @@ TEST(DeltaOptions, OfAFamilyAreThoseOfQwen) {
   EXPECT_TRUE(dense.output_gate && dense.gains_from_one && dense.head_norms && !dense.experts);
   EXPECT_EQ(dense.state_layers(), 6);
   EXPECT_EQ(dense.parameters(), elements_of(dense));
+  // Layers that predict later tokens have attention.
+  const ModelConfig later = made({"--model-family", "qwen3_5", "--mtp-num-layers", "2"});
+  EXPECT_EQ(later.parameters(), elements_of(later));
+  EXPECT_EQ(later.state_layers(), 6);
   const ModelConfig experts = made({"--model-family", "qwen3_next", "--num-experts", "4",
                                     "--moe-router-topk", "2", "--linear-num-value-heads", "16"});
   EXPECT_EQ(experts.delta->value_heads, 16);
@@ -84,7 +88,10 @@ TEST(DeltaOptions, RefuseWhatSuchModelsDoNotHave) {
           "--linear-attention-freq: is not with --multi-latent-attention");
   refused(with({"--sparse-mode", "5"}), "--linear-attention-freq: reads the tokens of a prompt");
   refused(with({"--post-norm"}), "--post-norm: is not for layers with the gated delta rule");
-  refused(with({"--mtp-num-layers", "1"}), "layers of the gated delta rule");
+  refused(
+      {"--linear-attention-freq", "3", "--mtp-num-layers", "1"},
+      "--mtp-num-layers: is not for a model whose last layer, which they are like, has the gated "
+      "delta rule");
   refused(with({}), "is for decoders", "bert-tiny");
   refused({"--attention-output-gate"}, "--attention-output-gate: is for decoders", "bert-tiny");
 }
