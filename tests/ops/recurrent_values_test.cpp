@@ -104,7 +104,7 @@ TEST_P(Recurrent, DocumentsOfASampleAreSamples) {
   }
 }
 
-// Each of these documents has a chunk or more of its own.
+// No chunk has rows of two documents.
 TEST_P(Recurrent, WhatIsNotFiniteStaysInItsDocument) {
   const std::int64_t n = 2 * 140;
   DeltaRuleInput in = input(n, 2);

@@ -347,7 +347,7 @@ TEST(HfSource, ReadsLayersThatPredictLaterTokens) {
   }
 }
 
-// Of Qwen 3.5 and Qwen3-Next, which need not count it: a layer of attention with names of its own.
+// Of Qwen 3.5 and Qwen3-Next, which need not count it: a layer of attention under other names.
 TEST(HfSource, ReadsTheLayerOfQwenThatPredictsLaterTokens) {
   for (const char* family : {"qwen3.5", "qwen3-next"}) {
     SCOPED_TRACE(family);

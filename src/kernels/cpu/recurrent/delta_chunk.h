@@ -39,7 +39,7 @@ struct DeltaChunk {
   float* dstrength = nullptr;  // [c] written, of s
 };
 
-// Chunks of one head after another, in memory of its own.
+// Chunks of one head after another.
 class DeltaChunks {
  public:
   // Sizes are multiples of the vector.

@@ -36,7 +36,7 @@ class Stretches {
   std::int64_t count_ = 0;
 };
 
-struct Sizes {
+struct DeltaSizes {
   std::int64_t rows = 0;     // the most of a text
   std::int64_t keys = 0;     // dk, padded
   std::int64_t columns = 0;  // dv, padded
@@ -72,7 +72,7 @@ inline void read_rows(CpuContext& context, float* to, std::int64_t width, const 
 }
 
 // The same over their lengths, times `factor`; and one over the lengths.
-inline void read_unit_rows(CpuContext& context, float* to, float* inverse, const Sizes& sizes,
+inline void read_unit_rows(CpuContext& context, float* to, float* inverse, const DeltaSizes& sizes,
                            const Tensor& x, std::int64_t head, const TextPart& part, float factor) {
   read_rows(context, to, sizes.keys, x, head, part);
   for (std::int64_t row = 0; row < part.rows; ++row) {

@@ -101,7 +101,7 @@ class Forward {
   CpuContext& context_;
   const DeltaRuleForward& call_;
   std::int64_t block_;
-  Sizes sizes_;
+  DeltaSizes sizes_;
 };
 
 }  // namespace

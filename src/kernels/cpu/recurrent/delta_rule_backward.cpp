@@ -164,7 +164,7 @@ class BackwardOfHeads {
 
   CpuContext& context_;
   const DeltaRuleBackward& call_;
-  Sizes sizes_;
+  DeltaSizes sizes_;
 };
 
 }  // namespace
