@@ -45,6 +45,8 @@ void sync_block();
 void sync_warp(unsigned mask);
 int lane();
 unsigned atomic_add(unsigned* address, unsigned value);
+// One more, or 0 where `most` is reached. Returns the number before.
+unsigned atomic_inc(unsigned* address, unsigned most);
 
 // Ends the launch with a Fault that also names the block and the thread. Called by a kernel's
 // thread; does not return.
