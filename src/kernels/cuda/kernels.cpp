@@ -8,6 +8,7 @@
 #include "device/cuda/stream.h"
 #include "device/meta_device.h"
 #include "kernels/cuda/calls.h"
+#include "kernels/cuda/few_row_product.h"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/span_calls.h"
 
@@ -43,6 +44,11 @@ class CudaKernels final : public Kernels {
 
   std::string float8_obstacle(Float8Recipe recipe) const override {
     return cuda::float8_obstacle(recipe, place_.index);
+  }
+
+  // In the end of a product of few rows.
+  bool gates_in_product(std::int64_t rows, DType dtype) const override {
+    return rows <= kFewRows && size_bytes(dtype) == 2;
   }
 
   // By the code that takes it, of memory that is not there.
