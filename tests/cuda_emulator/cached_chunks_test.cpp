@@ -135,6 +135,24 @@ TEST_F(CachedChunks, GiveARowTheSameBitsNextToAnyOthers) {
   }
 }
 
+// With more texts and heads than there are counters of arrivals: two launches, the second one of
+// the text that has several chunks.
+TEST_F(CachedChunks, OfManyHeadsAreSeveralLaunches) {
+  constexpr std::int64_t kHeads = 1024;
+  std::vector<CachedText> texts(kArrivals / kHeads, {1, 1});
+  texts.push_back({1, 300});
+  const CachedAttention call = attention(texts, {kHeads, kHeads, 8});
+  emulator::GuardedKernels guarded(*kernels_);
+  const std::uint32_t before = emulator::launches();
+  test::expect_agreement(guarded, *device_,
+                         {{.name = "many heads",
+                           .call = call,
+                           .terms = 308,
+                           .narrowest = DType::kBF16,
+                           .rounded_terms = 308}});
+  EXPECT_EQ(emulator::launches() - before, 2U);
+}
+
 TEST_F(CachedChunks, ShowAQueryThatIsNotFinite) {
   test::CallRunner runner(*kernels_, *device_);
   CachedAttention call = attention({{2, 300}}, {2, 1, 64});

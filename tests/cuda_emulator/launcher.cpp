@@ -197,6 +197,8 @@ void launch(dim3 grid, dim3 threads, std::size_t shared, const std::function<voi
   if (!block.fault.empty()) throw Fault("cuda emulator: " + block.fault);
 }
 
+std::uint32_t launches() { return running_thread.moment.launch; }
+
 void sync_block() {
   if (++block.at_barrier == block.threads) {
     block.at_barrier = 0;

@@ -40,6 +40,9 @@ inline constexpr std::size_t kMostSharedBytes = 227 * 1024;  // of a block, comp
 // dim. Throws Fault, and std::invalid_argument if the grid or the block is too large or empty.
 void launch(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& thread);
 
+// Launches so far.
+std::uint32_t launches();
+
 // For the threads of a kernel.
 void sync_block();
 void sync_warp(unsigned mask);
