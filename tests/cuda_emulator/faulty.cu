@@ -1,7 +1,7 @@
 // Kernels with a fault each; see faulty.h.
 #include "cuda_emulator/faulty.h"
 #include "cuda_emulator/own_stream.h"
-#include "kernels/cuda/arrivals.cuh"
+#include "kernels/cuda/attention/arrivals.cuh"
 #include "kernels/cuda/attention/async_copy.cuh"
 #include "kernels/cuda/launch.cuh"
 

@@ -25,8 +25,8 @@ struct CallContext {
   Arena& workspace;    // has the memory of scratch()
   MemoryUser* user;    // the stream as a user of `workspace`; null with it
   bool warpgroups;     // whether the device has the products of warpgroups
-  // [kArrivals], zeros between the launches of a stream (arrivals.cuh). One launch at a time uses
-  // them, so calls that do are on one stream. null with `stream`.
+  // [kArrivals], zeros between the launches of a stream (attention/arrivals.cuh). One launch at a
+  // time uses them, so calls that do are on one stream. null with `stream`.
   unsigned* arrivals;
 
   bool only_counts() const { return stream == nullptr; }

@@ -17,8 +17,8 @@ bool has_few_rows(const LinearForward& call);
 bool has_few_rows(const GatedLinear& call);
 
 // Enqueues the whole call, with its end: a block of a gated linear has the gates of 8 outputs and
-// what they multiply. The order of the sums depends only on the width of x, so a
-// row has the same bits next to any other rows, but not those of a product of many rows.
+// what they multiply. The order of the sums depends only on the width of x, so a row has the same
+// bits next to any other rows, but not those of a product of many rows.
 void multiply_few_rows(const LinearForward& call, cudaStream_t stream);
 void multiply_few_rows(const GatedLinear& call, cudaStream_t stream);
 

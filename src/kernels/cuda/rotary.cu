@@ -1,6 +1,6 @@
 // Rotation of channel pairs by angles that grow with the position.
+#include "kernels/cuda/attention/rotary.cuh"
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/rotary.cuh"
 #include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {

@@ -5,8 +5,8 @@
 
 #include "kernels/cached_attention.h"
 #include "kernels/cuda/attention/head_matrix.cuh"
+#include "kernels/cuda/attention/rotary.cuh"
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/rotary.cuh"
 #include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {

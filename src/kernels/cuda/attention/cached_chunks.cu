@@ -3,7 +3,7 @@
 // cache once. Its warps take 16 keys each in turn. A lane reads 16 consecutive bytes of a key or a
 // value and uses them as its pairs of fragments, with channels in another order
 // (tensor_cores.cuh): nothing but the sums of the warps passes through shared memory.
-#include "kernels/cuda/arrivals.cuh"
+#include "kernels/cuda/attention/arrivals.cuh"
 #include "kernels/cuda/attention/cached_chunks.h"
 #include "kernels/cuda/attention/cached_grid.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -248,6 +248,19 @@ __device__ void merge_chunks(const ChunkGrid<T, kCoded>& grid, const ChunkQuerie
   }
 }
 
+// What the warps have left, of a text of `keys` keys: the last block of the text merges its chunks.
+template <typename T, int kSteps, bool kCoded>
+__device__ void finish_chunk(const ChunkGrid<T, kCoded>& grid, const ChunkQueries& queries,
+                             std::int64_t keys) {
+  const std::int64_t chunks = (keys + kChunkKeys - 1) / kChunkKeys;
+  store_sums<T, kSteps, kCoded>(grid, queries, chunks);
+  if (chunks == 1) return;
+  unsigned* last = shared_array<unsigned>(chunk_shared_bytes<kSteps>() - sizeof(unsigned));
+  unsigned* counter = grid.sums.arrivals + blockIdx.z * gridDim.y + blockIdx.y;
+  if (is_last_to_arrive(counter, static_cast<unsigned>(chunks), last))
+    merge_chunks(grid, queries, chunks);
+}
+
 // Where the keys of a step are, all in one page, and how many of them there are.
 struct StepPlace {
   std::int64_t page;
@@ -414,13 +427,7 @@ __global__ void __launch_bounds__(kChunkWarps* kWarp, 2)
   }
   leave_sums<kSteps>(sums, softmax, queries.count);
   __syncthreads();
-  const std::int64_t chunks = (sight.keys + kChunkKeys - 1) / kChunkKeys;
-  store_sums<T, kSteps, kCoded>(grid, queries, chunks);
-  if (chunks == 1) return;
-  unsigned* last = shared_array<unsigned>(chunk_shared_bytes<kSteps>() - sizeof(unsigned));
-  unsigned* counter = grid.sums.arrivals + blockIdx.z * gridDim.y + blockIdx.y;
-  if (is_last_to_arrive(counter, static_cast<unsigned>(chunks), last))
-    merge_chunks(grid, queries, chunks);
+  finish_chunk<T, kSteps, kCoded>(grid, queries, sight.keys);
 }
 
 // The most rows that a text of the call can have: all texts have one.
