@@ -38,6 +38,7 @@ KERNELS = {
     "cached_attention, d <= 64": ("the same, fp32", 256, 20_864, 0, 0),
     "cached_attention, d <= 128": ("", 256, 37_248, 0, 0),
     "cached_attention, d <= 256": ("all types", 256, 70_016, 0, 0),
+    "attend_to_chunk": ("attention of few queries to a cache", 128, 33_540, 0, 0),
     "query_terms": ("terms of queries for the backward", 256, 0, 2 * HIDDEN, 0),
     "query_gradient on tensor cores, d <= 64": (
         "attention backward of queries, 16 bits", 128, 47_104, 5 * HIDDEN, 3 * PRODUCT),
@@ -60,6 +61,9 @@ KERNELS = {
     "bias_gradient, d <= 64": ("attention backward of a bias of distances", 128, 17_728, 0, 0),
     "bias_gradient, d <= 128": ("", 128, 34_112, 0, 0),
     "bias_gradient, d <= 256": ("", 128, 66_880, 0, 0),
+    "run_delta_forward": ("gated delta rule forward", 128, 0, 0, 0),
+    "run_delta_backward": ("gated delta rule backward", 128, 8_224, 0, 0),
+    "multiply_rows_by_weight": ("products of few rows", 256, 8_192, 0, 0),
     "norm_rows": ("norm forward", 256, 0, 2 * HIDDEN, 0),
     "norm_gradient_pass": ("norm backward with gain and bias", 256, 16_416, 4 * HIDDEN, 0),
     "norm_gradient_rows": ("norm backward of long rows, or without sums", 256, 0, 4 * HIDDEN, 0),

@@ -70,6 +70,14 @@ std::int64_t prompt_end_in(std::span<const TextTokens> texts, const CachePages& 
   return 0;
 }
 
+// Whether these are rows 0 .. n - 1, in order.
+bool are_all(std::span<const std::int32_t> rows, std::int64_t n) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (std::cmp_not_equal(rows[i], i)) return false;
+  }
+  return std::ssize(rows) == n;
+}
+
 }  // namespace
 
 Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config,
@@ -175,8 +183,11 @@ PassResults Inference::cached_pass(std::span<const TextTokens> texts,
       longest = std::max(longest, pages_of(cache.pages().length(text.text) + 1));
     place = recorded_->place(cache, std::ssize(texts), longest);
   }
-  const PassTensors tensors =
-      cache.open(context_, all.passes, {.tokens = all.ids, .wanted = rows}, place);
+  // Rows that are all of a pass, as those of decoding are, are not copied.
+  const bool some = !are_all(rows, std::ssize(all.ids));
+  const PassTensors tensors = cache.open(
+      context_, all.passes,
+      {.tokens = all.ids, .wanted = some ? rows : std::span<const std::int32_t>()}, place);
   ModelInput one{.samples = 1,
                  .sequence = std::ssize(all.ids),
                  .tokens = tensors.tokens,

@@ -18,16 +18,42 @@ void expect_scales(std::string_view call, const Tensor& cache, const Tensor& sca
 
 void CacheAppend::check() const {
   expect_one_place(*this);
-  Operand{kName, "rows", rows}.given().rows();
-  Operand{kName, "cache", cache}.given().rows();
-  PITON_ASSERT(cache.ndim() == 4 && rows.ndim() == 3, "{}: cache is {}, rows are {}", kName,
-               to_string(cache), to_string(rows));
-  PITON_ASSERT(cache.dim(1) == kCachePage, "{}: pages of {} rows, wanted {}", kName, cache.dim(1),
+  Operand{kName, "k", k}.given().floating().rows();
+  Operand{kName, "keys", keys}.given().rows();
+  PITON_ASSERT(keys.ndim() == 4 && k.ndim() == 3, "{}: keys are {}, k is {}", kName,
+               to_string(keys), to_string(k));
+  PITON_ASSERT(keys.dim(1) == kCachePage, "{}: pages of {} rows, wanted {}", kName, keys.dim(1),
                kCachePage);
-  Operand{kName, "rows", rows}.shape({rows.dim(0), cache.dim(2), cache.dim(3)}).floating();
-  if (scales.defined()) expect_scales(kName, cache, scales);
-  Operand{kName, "cache", cache}.dtype(scales.defined() ? DType::kU8 : rows.dtype());
-  Operand{kName, "slots", slots}.shape({rows.dim(0)}).dtype(DType::kI32).contiguous();
+  Operand{kName, "k", k}.shape({k.dim(0), keys.dim(2), keys.dim(3)});
+  Operand{kName, "v", v}.shape(k.shape()).dtype(k.dtype()).rows();
+  PITON_ASSERT(key_scales.defined() == value_scales.defined(),
+               "{}: scales of one of keys and values", kName);
+  if (key_scales.defined()) {
+    expect_scales(kName, keys, key_scales);
+    expect_scales(kName, keys, value_scales);
+  }
+  const DType cached = key_scales.defined() ? DType::kU8 : k.dtype();
+  Operand{kName, "keys", keys}.dtype(cached);
+  Operand{kName, "values", values}.shape(keys.shape()).dtype(cached).rows();
+  Operand{kName, "slots", slots}.shape({k.dim(0)}).dtype(DType::kI32).contiguous();
+  if (!rotates()) {
+    PITON_ASSERT(!positions.defined() && !cosine.defined() && !sine.defined(),
+                 "{}: angles without queries", kName);
+    return;
+  }
+  Operand{kName, "q", q}.dtype(k.dtype());
+  PITON_ASSERT(q.ndim() == 3 && q.dim(0) == k.dim(0) && q.dim(2) == k.dim(2),
+               "{}: q is {}, k is {}", kName, to_string(q), to_string(k));
+  Operand{kName, "cosine", cosine}.given();
+  PITON_ASSERT(first_channel >= 0 && first_channel + rotated_channels() <= q.dim(2),
+               "{}: {} channels from {} on of {}", kName, rotated_channels(), first_channel,
+               q.dim(2));
+  Rotary{.x = q.slice(2, first_channel, rotated_channels()),
+         .positions = positions,
+         .cosine = cosine,
+         .sine = sine,
+         .convention = convention}
+      .check();
 }
 
 void CachedAttention::check() const {

@@ -18,26 +18,49 @@
 
 #include "kernels/attention.h"
 #include "kernels/call.h"
+#include "kernels/rotary.h"
 
 namespace piton {
 
 inline constexpr std::int64_t kCachePage = 64;
 
-// Writes rows to a cache: row i to row slots[i] % kCachePage of page slots[i] / kCachePage. Slots
-// are different.
+// Writes keys and values to a cache: row i to row slots[i] % kCachePage of page slots[i] /
+// kCachePage. Slots are different. With queries, these and the keys are rotated (kernels/rotary.h):
+// channels first_channel .. first_channel + c - 1 of each head, q in place and keys on their way to
+// the cache, with the bits of a Rotary of q and one of k before. k itself stays as it is.
 struct CacheAppend {
   static constexpr std::string_view kName = "cache append";
-  Tensor cache;   // [pages, kCachePage, g, d]  updated; u8 with scales, else of the type of rows
-  Tensor rows;    // [n, g, d]
-  Tensor slots;   // int32 [n]
-  Tensor scales;  // fp32 [pages, kCachePage, g]  updated; rows of a head consecutive; or empty
+  Tensor keys;        // [pages, kCachePage, g, d]  updated; u8 with scales, else of the type of k
+  Tensor values;      // the same
+  Tensor k;           // [n, g, d]  rows and heads may be strided, as in v and q
+  Tensor v;           // [n, g, d]
+  Tensor slots;       // int32 [n]
+  Tensor key_scales;  // fp32 [pages, kCachePage, g]  updated; rows of a head consecutive; or empty
+  Tensor value_scales;  // the same
+  Tensor q;             // [n, a, d] or empty: no rotation  changed in place
+  Tensor positions;     // int32 [n]; this and the rest only with q
+  Tensor cosine;        // [positions, c/2]  fp32 (fp64 for fp64)
+  Tensor sine;          // [positions, c/2]
+  Rotary::Convention convention = Rotary::Convention::kHalves;
+  std::int64_t first_channel = 0;
+
+  bool rotates() const { return q.defined(); }
+  // Channels of a head that are rotated.
+  std::int64_t rotated_channels() const { return rotates() ? 2 * cosine.dim(1) : 0; }
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
-    v("cache", self.cache, Access::kUpdate);
-    v("rows", self.rows, Access::kRead);
+    v("keys", self.keys, Access::kUpdate);
+    v("values", self.values, Access::kUpdate);
+    v("k", self.k, Access::kRead);
+    v("v", self.v, Access::kRead);
     v("slots", self.slots, Access::kRead);
-    v("scales", self.scales, Access::kUpdate);
+    v("key scales", self.key_scales, Access::kUpdate);
+    v("value scales", self.value_scales, Access::kUpdate);
+    v("q", self.q, Access::kUpdate);
+    v("positions", self.positions, Access::kRead);
+    v("cosine", self.cosine, Access::kRead);
+    v("sine", self.sine, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }

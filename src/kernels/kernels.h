@@ -40,21 +40,21 @@
 namespace piton {
 
 using AnyKernelCall = std::variant<
-    LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight, NormForward,
-    NormBackward, NormProducts, Rotary, AttentionForward, AttentionBackward, AttentionMerge,
-    AttentionSink, AttentionSinkBackward, CacheAppend, CachedAttention, ConvolutionForward,
-    ConvolutionBackward, DeltaRuleForward, DeltaRuleBackward, ActivationForward, ActivationBackward,
-    DropoutAddForward, DropoutAddBackward, EmbeddingForward, EmbeddingBackward, AddNoise,
-    RouteTokens, RouteBackward, RouterZLoss, RouterZLossBackward, LimitChoices, ExcessChoices,
-    SortByExpert, CombineExperts, CombineExpertsBackward, LossStatistics, LargestLogits,
-    LossCombine, SquaredLoss, LossBackward, BinaryLossStatistics, BinaryLossBackward,
+    LinearForward, GatedLinear, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight,
+    NormForward, NormBackward, NormProducts, Rotary, AttentionForward, AttentionBackward,
+    AttentionMerge, AttentionSink, AttentionSinkBackward, CacheAppend, CachedAttention,
+    ConvolutionForward, ConvolutionBackward, DeltaRuleForward, DeltaRuleBackward, ActivationForward,
+    ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward, EmbeddingBackward,
+    AddNoise, RouteTokens, RouteBackward, RouterZLoss, RouterZLossBackward, LimitChoices,
+    ExcessChoices, SortByExpert, CombineExperts, CombineExpertsBackward, LossStatistics,
+    LargestLogits, LossCombine, SquaredLoss, LossBackward, BinaryLossStatistics, BinaryLossBackward,
     TeacherStatistics, TeacherCombine, TeacherBackward, ChangeLogits, DrawTokens, Copy, Add, Scale,
     SoftCapForward, SoftCapBackward, GatedSumForward, GatedSumBackward, JoinHeads, SplitHeads,
     RowSquares, MagnitudeForward, MagnitudeGradient, AdamwUpdate, SgdUpdate, SignUpdate,
     MovingAverage, SquareSums, BeginUpdate, MuonMomentum, MuonNormalize, SymmetricProduct,
     MuonUpdate, CadamMaxima, CadamUpdate>;
 
-// Any one of these calls. To copy, move and destroy one of 72 structs is much code, so it is
+// Any one of these calls. To copy, move and destroy one of 73 structs is much code, so it is
 // compiled once, in kernels.cpp, not in every source that runs a call.
 class KernelCall : public AnyKernelCall {
  public:
@@ -144,6 +144,12 @@ class Kernels {
   virtual std::string float8_obstacle(Float8Recipe recipe) const {
     (void)recipe;
     return {};
+  }
+
+  // Whether a GatedLinear of `rows` rows is faster than its product and its end as two calls.
+  virtual bool gates_in_product(std::int64_t rows, DType dtype) const {
+    (void)rows, (void)dtype;
+    return false;
   }
 
   // Bytes that the call takes at once of the memory that set_workspace() names, while it is

@@ -113,6 +113,34 @@ void LinearForward::check() const {
 
 double LinearForward::flops() const { return matrix_flops(x.dim(0), weight.out, weight.in); }
 
+void GatedLinear::check() const {
+  expect_one_place(*this);
+  Operand{kName, "x", x}.floating().rows();
+  Operand{kName, "x", x}.shape({x.dim(0), weight.in});
+  PITON_ASSERT(weight.out % 2 == 0 && weight.matrices == 1, "{}: {} matrices of {} rows", kName,
+               weight.matrices, weight.out);
+  Operand{kName, "y", y}.shape({x.dim(0), weight.out / 2}).dtype(x.dtype()).rows();
+  expect_weight(kName, weight, WeightForm::kForward, x.dtype());
+  if (bias.defined())
+    Operand{kName, "bias", bias}.shape({weight.out}).dtype(x.dtype()).contiguous();
+  PITON_ASSERT(gate.bound >= 0, "{}: a bound of {}", kName, gate.bound);
+}
+
+double GatedLinear::flops() const { return matrix_flops(x.dim(0), weight.out, weight.in); }
+
+LinearForward GatedLinear::product(const Tensor& gate_up) const {
+  return {.y = gate_up, .x = x, .weight = weight, .bias = bias};
+}
+
+ActivationForward GatedLinear::end(const Tensor& gate_up) const {
+  const std::int64_t width = weight.out / 2;
+  return {.y = y,
+          .x = gate_up.slice(1, 0, width),
+          .up = gate_up.slice(1, width, width),
+          .kind = kind,
+          .gate = gate};
+}
+
 void LinearBackwardInput::check() const {
   expect_one_place(*this);
   Operand{kName, "dy", dy}.floating().rows();

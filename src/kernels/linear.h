@@ -75,6 +75,34 @@ struct LinearForward {
   double flops() const;
 };
 
+// The first linear of a gated MLP, y = act(gate) * up (kernels/activation.h): gate is the first
+// half of the columns of x W^T + bias and up the other one, each rounded to the type of y. The bits
+// are those of product() and end().
+struct GatedLinear {
+  static constexpr std::string_view kName = "gated linear";
+  Tensor y;           // [n, out/2]  written; dtype of x
+  Tensor x;           // [n, in]   rows may be strided, columns are contiguous
+  WeightView weight;  // kRows, kCodes or kForward; dtype of x; one matrix
+  Tensor bias;        // [out] or empty; dtype of x
+  ActivationKind kind = ActivationKind::kSilu;
+  GateRule gate = {};
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, Access::kWrite);
+    v("x", self.x, Access::kRead);
+    v("weight", self.weight.tensor, Access::kRead);
+    WeightCodes::tensors(self.weight.codes, v);
+    v("bias", self.bias, Access::kRead);
+  }
+  void check() const;
+  double flops() const;
+
+  // The two calls that do the same with gate_up [n, out] in between.
+  LinearForward product(const Tensor& gate_up) const;
+  ActivationForward end(const Tensor& gate_up) const;
+};
+
 // dx = dy W + residual, rounded once
 struct LinearBackwardInput {
   static constexpr std::string_view kName = "linear backward input";

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "ops/context/context_attention.h"
 #include "ops/split.h"
@@ -21,15 +22,10 @@ std::vector<float> alibi_slopes(std::int64_t heads) {
 
 namespace {
 
-// Keys and values for later passes.
-void write_keys(Context& context, const CacheView& cache, const AttentionRows& rows) {
-  const auto write = [&](const Tensor& to, const Tensor& scales, const Value& from) {
-    context.kernels.run(
-        CacheAppend{.cache = to, .rows = from.tensor, .slots = cache.rows.slots, .scales = scales},
-        context.stream);
-  };
-  write(cache.keys, cache.key_scales, rows.k);
-  write(cache.values, cache.value_scales, rows.v);
+// Whether attention is to the cache, which then rotates queries and keys as it gets them: without,
+// that would be a kernel for each of them.
+bool attends_to_cache(const AttentionInput& input) {
+  return input.cache && !input.places.query_reach.defined();
 }
 
 std::vector<RowPart> projected_parts(const std::string& name, const AttentionShape& shape) {
@@ -43,7 +39,7 @@ std::vector<RowPart> projected_parts(const std::string& name, const AttentionSha
 }  // namespace
 
 Value attend_by(Context& context, const AttentionSite& site, const AttentionRows& rows,
-                const AttentionInput& input) {
+                const AttentionInput& input, const RotarySettings& turn) {
   const auto& [shard, shape, name, sinks] = site;
   const AttentionSettings settings{
       .scale =
@@ -59,10 +55,10 @@ Value attend_by(Context& context, const AttentionSite& site, const AttentionRows
       .soft_cap = shape.soft_cap,
       .sinks = {.given = shape.softmax != SoftmaxKind::kVanilla, .values = sinks},
       .recompute = input.recompute};
-  const bool whole = input.places.query_reach.defined();
-  if (input.cache && !whole) return attend_to_cache(context, *input.cache, rows, settings);
+  if (attends_to_cache(input)) return attend_to_cache(context, *input.cache, rows, settings, turn);
+  PITON_ASSERT(!turn.cosine.defined(), "{}: a rotation that is left to a cache", name);
   // The rows of a text from its beginning, of which some see later ones (Inference::logits).
-  if (input.cache) write_keys(context, *input.cache, rows);
+  if (input.cache) write_to_cache(context, *input.cache, rows.k, rows.v);
   const std::int64_t sequence = rows.q.tensor.dim(0) / input.batch;
   const auto per_sample = [&](const Value& all) {
     return Value{all.tensor.split_dim(0, sequence), all.id};
@@ -123,6 +119,9 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   const std::vector<Value> parts = split_columns(context, qkv_.forward(context, x), widths);
   RotarySettings turn = input.rotary;
   turn.convention = shape_.rotary;
+  RotarySettings turn_in_cache;
+  if (attends_to_cache(input) && !shape_.norms_after_rotary)
+    turn_in_cache = std::exchange(turn, RotarySettings{});
   // [n, heads * d] as [n, heads, d].
   const auto per_head = [&](const Value& rows) {
     return Value{rows.tensor.split_dim(1, d), rows.id};
@@ -141,7 +140,8 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   const AttentionRows rows{prepared(parts[0], query_norm_), prepared(parts[1], key_norm_),
                            per_head(parts[2])};
 
-  Value mixed = attend_by(context, {shard_, shape_, attention_site_, sinks_}, rows, input);
+  Value mixed =
+      attend_by(context, {shard_, shape_, attention_site_, sinks_}, rows, input, turn_in_cache);
   if (shape_.output_gate) mixed = gated(context, mixed, parts[3], ActivationKind::kSigmoid);
   return output_.forward(context, mixed, &residual,
                          {shape_.hidden_dropout, site_key(context.seed, output_site_),

@@ -79,8 +79,9 @@ struct AttentionSite {
 
 // The attention of this rank's rows [n, heads, d] to all that they see: of their samples, of a
 // cache, which gets their keys and values, or of the rows of other context ranks. -> [n, a/t * d].
+// Queries and keys are rotated already, or by `turn` if attention is to a cache.
 Value attend_by(Context& context, const AttentionSite& site, const AttentionRows& rows,
-                const AttentionInput& input);
+                const AttentionInput& input, const RotarySettings& turn = {});
 
 class Attention {
  public:

@@ -73,10 +73,10 @@ void CrossAttention::write_keys(Context& context, const Tensor& source, const Ca
                                 const Tensor& slots) const {
   Context plain = context.with_tape(nullptr);
   const auto [k, v] = keys_and_values(plain, {source});
-  context.kernels.run(CacheAppend{.cache = cache.keys, .rows = k.tensor, .slots = slots},
-                      context.stream);
-  context.kernels.run(CacheAppend{.cache = cache.values, .rows = v.tensor, .slots = slots},
-                      context.stream);
+  context.kernels.run(
+      CacheAppend{
+          .keys = cache.keys, .values = cache.values, .k = k.tensor, .v = v.tensor, .slots = slots},
+      context.stream);
 }
 
 }  // namespace piton

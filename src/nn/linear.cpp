@@ -254,16 +254,26 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
   });
 }
 
+SplitWeight ColumnLinear::split() const {
+  return {.weight = *weight_,
+          .group = *shard_.group,
+          .strategy = shard_.strategy,
+          .shared = shard_.shared,
+          .float8 = shard_.float8};
+}
+
 Value ColumnLinear::forward(Context& context, const Value& x,
                             std::optional<ActivationKind> activation) const {
   const MaskRows rows = shard_.residual_rows(context.rows, x.tensor.dim(0));
-  const SplitWeight split{.weight = *weight_,
-                          .group = *shard_.group,
-                          .strategy = shard_.strategy,
-                          .shared = shard_.shared,
-                          .float8 = shard_.float8};
-  return adapted_columns(context, x, split, {adapters_, rows},
+  return adapted_columns(context, x, split(), {adapters_, rows},
                          {.bias = bias_, .output = shard_.dtype, .activation = activation});
+}
+
+Value ColumnLinear::forward_gated(Context& context, const Value& x, ActivationKind activation,
+                                  const GateRule& rule) const {
+  if (adapters_.empty() && gates_in_product(context, x, split()))
+    return gated_column_linear(context, x, split(), {bias_, activation, rule});
+  return gated_activation(context, forward(context, x), activation, rule);
 }
 
 WholeLinear::WholeLinear(ParameterList& parameters, const Shard& shard, const std::string& name,

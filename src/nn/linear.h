@@ -45,8 +45,14 @@ class ColumnLinear {
   // parts' `out`; with `activation`, the activation of y.
   Value forward(Context& context, const Value& x,
                 std::optional<ActivationKind> activation = {}) const;
+  // Of two parts of the same size: y [n, f/t / 2], the activation of the first one times the second
+  // one (gated_activation()).
+  Value forward_gated(Context& context, const Value& x, ActivationKind activation,
+                      const GateRule& rule) const;
 
  private:
+  SplitWeight split() const;
+
   Shard shard_;
   Parameter* weight_;
   Parameter* bias_ = nullptr;

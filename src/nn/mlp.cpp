@@ -32,9 +32,9 @@ Mlp::Mlp(ParameterList& parameters, const Shard& shard, const std::string& name,
 }
 
 Value Mlp::forward(Context& context, const Value& x, const Value* residual) const {
-  const Value active = shape_.gated ? gated_activation(context, up_.forward(context, x),
-                                                       shape_.activation, shape_.gate_rule)
-                                    : up_.forward(context, x, shape_.activation);
+  const Value active = shape_.gated
+                           ? up_.forward_gated(context, x, shape_.activation, shape_.gate_rule)
+                           : up_.forward(context, x, shape_.activation);
   return down_.forward(context, active, residual,
                        {shape_.hidden_dropout, site_key(context.seed, site_),
                         shard_.residual_rows(context.rows, x.tensor.dim(0))});

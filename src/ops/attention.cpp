@@ -232,16 +232,38 @@ Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces
   return result;
 }
 
+void write_to_cache(Context& context, const CacheView& cache, const Value& k, const Value& v) {
+  context.kernels.run(CacheAppend{.keys = cache.keys,
+                                  .values = cache.values,
+                                  .k = k.tensor,
+                                  .v = v.tensor,
+                                  .slots = cache.rows.slots,
+                                  .key_scales = cache.key_scales,
+                                  .value_scales = cache.value_scales},
+                      context.stream);
+}
+
 Value attend_to_cache(Context& context, const CacheView& cache, const AttentionRows& rows,
-                      const AttentionSettings& settings) {
+                      const AttentionSettings& settings, const RotarySettings& turn) {
   PITON_ASSERT(context.tape == nullptr, "attention to a cache goes forward only");
-  const auto append = [&](const Tensor& to, const Tensor& scales, const Value& from) {
-    context.kernels.run(
-        CacheAppend{.cache = to, .rows = from.tensor, .slots = cache.rows.slots, .scales = scales},
-        context.stream);
-  };
-  append(cache.keys, cache.key_scales, rows.k);
-  append(cache.values, cache.value_scales, rows.v);
+  if (turn.cosine.defined()) {
+    context.kernels.run(CacheAppend{.keys = cache.keys,
+                                    .values = cache.values,
+                                    .k = rows.k.tensor,
+                                    .v = rows.v.tensor,
+                                    .slots = cache.rows.slots,
+                                    .key_scales = cache.key_scales,
+                                    .value_scales = cache.value_scales,
+                                    .q = rows.q.tensor,
+                                    .positions = turn.positions,
+                                    .cosine = turn.cosine,
+                                    .sine = turn.sine,
+                                    .convention = turn.convention,
+                                    .first_channel = turn.first_channel},
+                        context.stream);
+  } else {
+    write_to_cache(context, cache, rows.k, rows.v);
+  }
   return attend_to_written(context, cache, rows.q, settings);
 }
 

@@ -1,11 +1,12 @@
 // Attention over queries, keys and values as a tape op (kernels/attention.h), and the access to a
 // cache of the keys and values of earlier tokens. Projections, head norms and rotary embeddings of
-// q, k and v are separate ops, which run before.
+// q, k and v are separate ops, which run before; only a cache can rotate what it gets.
 #pragma once
 
 #include <optional>
 #include <vector>
 
+#include "ops/rotary.h"
 #include "ops/tape.h"
 
 namespace piton {
@@ -94,11 +95,15 @@ struct CacheView {
   Tensor value_scales = {};
 };
 
-// Writes k and v to the cache, and attends from each row to the keys of its text in it, causally.
-// Query, key and value rows are [n, heads, d]; dropout, causal, block_rows and recompute of the
-// settings are ignored. Returns [n, a/t * d]. Asserts that there is no tape.
+// Writes keys k and values v [n, g/t, d] to the cache.
+void write_to_cache(Context& context, const CacheView& cache, const Value& k, const Value& v);
+
+// Rotates q and k by `turn`, unless its tables are empty, writes k and v to the cache, and attends
+// from each row to the keys of its text in it, causally. Query, key and value rows are
+// [n, heads, d]; q is rotated in place. Dropout, causal, block_rows and recompute of the settings
+// are ignored. Returns [n, a/t * d]. Asserts that there is no tape.
 Value attend_to_cache(Context& context, const CacheView& cache, const AttentionRows& rows,
-                      const AttentionSettings& settings);
+                      const AttentionSettings& settings, const RotarySettings& turn = {});
 
 // The same, to keys and values that are in the cache already. q [n, a/t, d].
 Value attend_to_written(Context& context, const CacheView& cache, const Value& q,

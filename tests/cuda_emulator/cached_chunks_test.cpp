@@ -135,6 +135,27 @@ TEST_F(CachedChunks, GiveARowTheSameBitsNextToAnyOthers) {
   }
 }
 
+// With more texts and heads than there are counters of arrivals: two launches, the second one of
+// the text that has several chunks.
+TEST_F(CachedChunks, OfManyHeadsAreSeveralLaunches) {
+  constexpr std::int64_t kHeads = 1024;
+  std::vector<CachedText> texts(kArrivals / kHeads, {1, 1});
+  texts.push_back({1, 190});
+  CachedAttention call = attention(texts, {kHeads, kHeads, 8});
+  std::vector<double> pages;  // two chunks
+  for (std::size_t i = 0; i < texts.size(); ++i) pages.insert(pages.end(), {4, 0, 9});
+  call.table = test::tensor_of(DType::kI32, {std::ssize(texts), 3}, pages);
+  emulator::GuardedKernels guarded(*kernels_);
+  const std::uint32_t before = emulator::launches();
+  test::expect_agreement(guarded, *device_,
+                         {{.name = "many heads",
+                           .call = call,
+                           .terms = 198,
+                           .narrowest = DType::kBF16,
+                           .rounded_terms = 198}});
+  EXPECT_EQ(emulator::launches() - before, 2U);
+}
+
 TEST_F(CachedChunks, ShowAQueryThatIsNotFinite) {
   test::CallRunner runner(*kernels_, *device_);
   CachedAttention call = attention({{2, 300}}, {2, 1, 64});

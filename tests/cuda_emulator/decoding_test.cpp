@@ -46,10 +46,16 @@ class Decoder {
     }
     std::map<std::int64_t, std::vector<GeneratedToken>> texts;
     while (!engine->idle()) {
-      for (const DecodingEvent& event : engine->step()) texts[event.request].push_back(event.token);
+      const std::uint32_t before = emulator::launches();
+      const auto events = engine->step();
+      launches_ = emulator::launches() - before;
+      for (const DecodingEvent& event : events) texts[event.request].push_back(event.token);
     }
     return texts;
   }
+
+  // Of the last step of write(): a pass over one token of each text, and what draws the next ones.
+  std::uint32_t launches() const { return launches_; }
 
  private:
   void load() {
@@ -67,6 +73,7 @@ class Decoder {
   Mesh mesh_;
   Session session_;
   std::optional<Inference> inference_;
+  std::uint32_t launches_ = 0;
 };
 
 // Returns the sum of the log-probabilities of the CPU's tokens.
@@ -112,6 +119,25 @@ TEST(EmulatedDecoding, ReplaysPassesOverOneTokenOfEachText) {
   const int before = emulator::graph_launches();
   expect_tokens_of_the_cpu(model, CacheNumbers::kOfModel);
   EXPECT_EQ(emulator::graph_launches() - before, 4);
+}
+
+// Norm, projection, rotation with the write to the cache, attention, projection; norm, gate and up,
+// down.
+TEST(EmulatedDecoding, LaunchesEightKernelsALayer) {
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  ModelConfig model = test::small_model();
+  model.dtype = DType::kBF16;
+  for (const CacheNumbers numbers : {CacheNumbers::kOfModel, CacheNumbers::kInt8}) {
+    std::vector<std::uint32_t> launches;
+    for (const int layers : {1, 3}) {
+      model.layers = layers;
+      Decoder decoder(*device, *kernels, model, "");
+      decoder.write(numbers);
+      launches.push_back(decoder.launches());
+    }
+    EXPECT_EQ(launches[1] - launches[0], 2 * 8U);
+  }
 }
 
 TEST(EmulatedDecoding, OfPromptsThatSeeThemselvesHasTheTokensOfTheCpu) {

@@ -84,6 +84,20 @@ TEST_F(Emulator, GivesNaNBeforeTheWaitForACopy) {
   EXPECT_THAT(fault(Deed::kCopyOverWhatOthersRead), HasSubstr("a race with thread"));
 }
 
+TEST_F(Emulator, OrdersBlocksByBarrierFenceAndAtomic) {
+  ASSERT_EQ(fault(Deed::kLastBlock), "");
+  for (int i = 0; i < 64; ++i) {
+    EXPECT_EQ(y_[i], static_cast<float>(i));
+    EXPECT_EQ(y_[64 + i], static_cast<float>(i + 64 + i));
+  }
+  EXPECT_EQ(*count_, 0U);
+  for (const Deed deed : {Deed::kLastBlockWithoutBarrier, Deed::kLastBlockWithoutFence,
+                          Deed::kLastBlockWithoutFenceAfter}) {
+    EXPECT_THAT(fault(deed), HasSubstr("of block 0, which wrote to")) << static_cast<int>(deed);
+    EXPECT_EQ(*count_, 0U);
+  }
+}
+
 TEST_F(Emulator, SeesBarriersAndShufflesThatNotAllThreadsReach) {
   EXPECT_THAT(fault(Deed::kBarrierOfSome), HasSubstr("not all threads reach"));
   EXPECT_THAT(fault(Deed::kShuffleOfSome), HasSubstr("not all threads reach"));

@@ -1,6 +1,7 @@
 // Kernels with a fault each; see faulty.h.
 #include "cuda_emulator/faulty.h"
 #include "cuda_emulator/own_stream.h"
+#include "kernels/cuda/attention/arrivals.cuh"
 #include "kernels/cuda/attention/async_copy.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -54,11 +55,35 @@ __global__ void reverse_kernel(Arguments all) {
   all.y[at + (deed == Deed::kWriteBeyondTheEnd && last ? 1 : 0)] = numbers[63 - i];
 }
 
+// Each block copies its numbers. The last one, by the counter, adds those of the other to its own.
+__global__ void last_block_kernel(Arguments all) {
+  unsigned* last = cuda::shared_array<unsigned>();
+  const int i = static_cast<int>(threadIdx.x);
+  const int block = static_cast<int>(blockIdx.x);
+  all.y[block * 64 + i] = all.x[block * 64 + i];
+  if (all.deed == Deed::kLastBlock) {
+    if (!cuda::is_last_to_arrive(all.count, 2, last)) return;
+  } else {
+    if (all.deed != Deed::kLastBlockWithoutBarrier) __syncthreads();
+    if (i == 0) {
+      if (all.deed != Deed::kLastBlockWithoutFence) __threadfence();
+      *last = atomicInc(all.count, 1);
+      if (all.deed != Deed::kLastBlockWithoutFenceAfter) __threadfence();
+    }
+    __syncthreads();
+    if (*last == 0) return;
+  }
+  all.y[block * 64 + i] += all.y[(1 - block) * 64 + i];
+}
+
 }  // namespace
 
 void reverse(Deed deed, const float* x, float* y, unsigned* count) {
   const OwnStream stream;
-  cuda::launch("reverse", deed >= Deed::kCopy ? copying_kernel : reverse_kernel,
+  const auto kernel = deed >= Deed::kLastBlock ? last_block_kernel
+                      : deed >= Deed::kCopy    ? copying_kernel
+                                               : reverse_kernel;
+  cuda::launch("reverse", kernel,
                {.blocks = {2, 1, 1}, .threads = 64, .shared_bytes = 64 * sizeof(float)},
                Arguments{deed, x, y, count}, stream.handle());
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda_emulator/memory.h"
+#include "cuda_emulator/ordering.h"
 
 extern "C" void piton_emulator_switch(void** from, void* to);
 asm(R"(
@@ -119,6 +120,7 @@ void run_block() {
   running_thread.moment.block = block.number;
   running_thread.moment.block_barriers = 0;
   forget_shared_memory();
+  forget_block();
   while (block.fault.empty()) {
     bool moved = false;
     std::size_t done = 0;
@@ -181,6 +183,7 @@ void launch(dim3 grid, dim3 threads, std::size_t shared, const std::function<voi
   block.fault.clear();
   block.host_frame = reinterpret_cast<std::uintptr_t>(&blocks) - 4096;
   ++running_thread.moment.launch;
+  forget_launch();
   indices.block_size = threads;
   indices.grid_size = grid;
   running_thread.runs = true;
@@ -193,6 +196,8 @@ void launch(dim3 grid, dim3 threads, std::size_t shared, const std::function<voi
   running_thread.runs = false;
   if (!block.fault.empty()) throw Fault("cuda emulator: " + block.fault);
 }
+
+std::uint32_t launches() { return running_thread.moment.launch; }
 
 void sync_block() {
   if (++block.at_barrier == block.threads) {

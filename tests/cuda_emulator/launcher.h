@@ -40,11 +40,16 @@ inline constexpr std::size_t kMostSharedBytes = 227 * 1024;  // of a block, comp
 // dim. Throws Fault, and std::invalid_argument if the grid or the block is too large or empty.
 void launch(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& thread);
 
+// Launches so far.
+std::uint32_t launches();
+
 // For the threads of a kernel.
 void sync_block();
 void sync_warp(unsigned mask);
 int lane();
 unsigned atomic_add(unsigned* address, unsigned value);
+// One more, or 0 where `most` is reached. Returns the number before.
+unsigned atomic_inc(unsigned* address, unsigned most);
 
 // Ends the launch with a Fault that also names the block and the thread. Called by a kernel's
 // thread; does not return.

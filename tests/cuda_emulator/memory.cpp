@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "cuda_emulator/launcher.h"
+#include "cuda_emulator/ordering.h"
 
 namespace piton::cuda {
 
@@ -89,10 +90,10 @@ void for_cells(const Region& region, std::uintptr_t at, std::size_t bytes, Use u
   for (std::size_t i = first; i <= last; ++i) use(region.cells[i]);
 }
 
-// True if no barrier orders the two.
+// True if nothing orders the two.
 bool concurrent(const Moment& before, const Moment& after, bool shared) {
   if (before.launch != after.launch) return false;
-  if (before.block != after.block) return !shared;
+  if (before.block != after.block) return !shared && !is_ordered(before);
   if (before.thread == after.thread) return false;
   if (before.block_barriers < after.block_barriers) return false;
   const bool one_warp = before.thread / kWarpSize == after.thread / kWarpSize;
@@ -104,9 +105,9 @@ std::string text_of(const void* address, std::size_t bytes) {
 }
 
 void check_rules(const Region& region, const Cell& cell, const void* address, std::size_t bytes,
-                 bool write) {
+                 bool write, bool of_call) {
   const bool shared = &region == &memory.shared;
-  if (!shared && memory.call != 0 && region.call != memory.call) {
+  if (of_call && !shared && memory.call != 0 && region.call != memory.call) {
     const std::uint8_t needed = write ? kWritable : kReadable;
     if (cell.call != memory.call || (cell.bits & needed) == 0) {
       fail(fmt::format("{} of {} that no tensor of the call holds{}", write ? "a write" : "a read",
@@ -144,7 +145,8 @@ void check_races(const Region& region, Cell& cell, const void* address, bool wri
   cell.read = moment;
 }
 
-void access(const void* address, std::size_t bytes, bool write) {
+// `of_call`: only what the declared call may use. Counters of atomics are the back end's.
+void access(const void* address, std::size_t bytes, bool write, bool of_call = true) {
   if (!running() || on_own_stack(address)) return;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   if (at - reinterpret_cast<std::uintptr_t>(&indices) < sizeof(indices)) return;
@@ -166,7 +168,7 @@ void access(const void* address, std::size_t bytes, bool write) {
     fail(fmt::format("{}, which is not aligned", text_of(address, bytes)));
   for_cells(*region, at, bytes, [&](Cell& cell) {
     if (region == &memory.shared && cell.call != memory.blocks) cell = {.call = memory.blocks};
-    check_rules(*region, cell, address, bytes, write);
+    check_rules(*region, cell, address, bytes, write, of_call);
     if (bytes > 1) check_races(*region, cell, address, write);
     if (write) cell.bits |= kWritten;
   });
@@ -278,9 +280,18 @@ void forget_shared_memory() {
 }
 
 unsigned atomic_add(unsigned* address, unsigned value) {
-  access(address, sizeof(unsigned), /*write=*/false);
+  access(address, sizeof(unsigned), /*write=*/false, /*of_call=*/false);
+  note_atomic(address);
   const unsigned before = *address;
   *address = before + value;
+  return before;
+}
+
+unsigned atomic_inc(unsigned* address, unsigned most) {
+  access(address, sizeof(unsigned), /*write=*/false, /*of_call=*/false);
+  note_atomic(address);
+  const unsigned before = *address;
+  *address = before >= most ? 0 : before + 1;
   return before;
 }
 

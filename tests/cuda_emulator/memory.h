@@ -5,7 +5,7 @@
 //   an access outside of all allocations, of the block's shared memory and of the thread's stack
 //   a read of bytes that nobody has written
 //   two accesses of one launch to the same bytes, one of them a write, by threads without a barrier
-//     between them; threads of different blocks have none
+//     between them; threads of different blocks have none, but may be ordered (ordering.h)
 //   while a call is declared: a read of what no tensor of the call holds, or a write to what no
 //     tensor that it writes holds, gaps between rows included
 // The rules are kept for pairs of bytes: single bytes are not checked for races.

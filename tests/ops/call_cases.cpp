@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "attention_cases.h"
+#include "decoding_cases.h"
 #include "expert_cases.h"
 #include "float8_cases.h"
 #include "recurrent_cases.h"
@@ -196,27 +197,6 @@ class CaseList {
                        .shared = shared > 0 ? source_.unwritten(dtype_, {n, shared}) : Tensor(),
                        .y = part(0, own + shared + rest, 8)});
       }
-    }
-  }
-
-  void add_cache_appends() {
-    for (const std::vector<double>& slots :
-         {std::vector<double>{}, std::vector<double>{64}, std::vector<double>{127, 0, 63, 130}}) {
-      const auto n = std::ssize(slots);
-      add(fmt::format("{} rows", n), 1,
-          CacheAppend{.cache = source_.normal(dtype_, {3, kCachePage, 3, 5}),
-                      .rows = source_.normal_rows(dtype_, {n, 15}).split_dim(1, 5),
-                      .slots = tensor_of(DType::kI32, {n}, slots)});
-      const Tensor rows = source_.normal_rows(dtype_, {n, 3 * 67}).split_dim(1, 67);
-      if (n > 1) {  // of zeros
-        for (std::int64_t i = 0; i < 67; ++i) set_value(rows, rows.stride(1) + i, 0);
-      }
-      add(fmt::format("{} rows, codes", n), 1,
-          CacheAppend{
-              .cache = source_.integers({3, 3, kCachePage, 67}, 0, 255, DType::kU8).swap_dims(1, 2),
-              .rows = rows,
-              .slots = tensor_of(DType::kI32, {n}, slots),
-              .scales = source_.normal(DType::kF32, {3, 3, kCachePage}).swap_dims(1, 2)});
     }
   }
 
@@ -1035,7 +1015,6 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   list.add_norms();
   list.add_rotaries();
   list.add_head_parts();
-  list.add_cache_appends();
   list.add_activations();
   list.add_dropouts();
   list.add_embeddings();
@@ -1052,6 +1031,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   for (CallCase& float8 : float8_cases(options)) cases.push_back(std::move(float8));
   for (CallCase& sampling : sampling_cases(options)) cases.push_back(std::move(sampling));
   for (CallCase& recurrent : recurrent_cases(options)) cases.push_back(std::move(recurrent));
+  for (CallCase& decoding : decoding_cases(options)) cases.push_back(std::move(decoding));
   for (CallCase& sinks : sink_cases(options)) cases.push_back(std::move(sinks));
   return cases;
 }

@@ -28,6 +28,10 @@ WeightView* weight_of(KernelCall& call, WeightForm* form) {
     *form = WeightForm::kForward;
     return &forward->weight;
   }
+  if (auto* gated = std::get_if<GatedLinear>(&call); gated != nullptr) {
+    *form = WeightForm::kForward;
+    return &gated->weight;
+  }
   if (auto* backward = std::get_if<LinearBackwardInput>(&call); backward != nullptr) {
     if (backward->float8.given()) return nullptr;
     *form = WeightForm::kBackward;

@@ -7,6 +7,7 @@
 #include "base/threads.h"
 #include "call_cases.h"
 #include "call_runner.h"
+#include "decoding_cases.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/experts.h"
@@ -49,6 +50,15 @@ TEST_P(CpuKernels, GiveTheSameBitsOnOneThreadAndOnTwo) {
       EXPECT_TRUE(same_bits(two.run(call_case.call, use), one.run(call_case.call, use)))
           << call_case.name;
     }
+  }
+}
+
+TEST_P(CpuKernels, GiveTheBitsOfSeparateCallsWhereOneCallDoesSeveral) {
+  CallRunner runner(*two_, device_);
+  for (const CallCase& call_case :
+       decoding_cases({.dtype = std::get<0>(GetParam()), .awkward = std::get<1>(GetParam())})) {
+    EXPECT_TRUE(same_bits(runner.run(call_case.call), run_in_parts(call_case.call, runner)))
+        << call_case.name;
   }
 }
 

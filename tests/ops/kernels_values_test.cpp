@@ -399,30 +399,86 @@ TEST_P(KernelValues, OfNoiseAreTheWordsOfGlobalPlacesWithinTheBoundOfTheirRow) {
 
 TEST_P(KernelValues, OfCacheAppendLandInTheirSlots) {
   std::vector<double> wanted(2 * kCachePage, 0);
-  const Tensor cache = fp32({2, kCachePage, 1, 1}, wanted);
-  run(CacheAppend{
-      .cache = cache, .rows = fp32({2, 1, 1}, {7, 8}), .slots = int32({2}, {kCachePage + 1, 2})});
+  const Tensor keys = fp32({2, kCachePage, 1, 1}, wanted);
+  const Tensor values = fp32({2, kCachePage, 1, 1}, wanted);
+  run(CacheAppend{.keys = keys,
+                  .values = values,
+                  .k = fp32({2, 1, 1}, {7, 8}),
+                  .v = fp32({2, 1, 1}, {70, 80}),
+                  .slots = int32({2}, {kCachePage + 1, 2})});
   wanted[kCachePage + 1] = 7;
   wanted[2] = 8;
-  expect_values(cache, wanted);
+  expect_values(keys, wanted);
+  wanted[kCachePage + 1] = 70;
+  wanted[2] = 80;
+  expect_values(values, wanted);
+}
+
+// By a quarter of a turn at position 1 and half of one at 2, of the second and third channel. k
+// itself is left alone.
+TEST_P(KernelValues, OfCacheAppendRotateQueriesAndKeys) {
+  const Tensor keys = fp32({1, kCachePage, 1, 3}, std::vector<double>(3 * kCachePage, 0));
+  const Tensor values = fp32({1, kCachePage, 1, 3}, std::vector<double>(3 * kCachePage, 0));
+  const Tensor q = fp32({2, 2, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const Tensor k = fp32({2, 1, 3}, {1, 20, 30, 2, 50, 60});
+  run(CacheAppend{.keys = keys,
+                  .values = values,
+                  .k = k,
+                  .v = fp32({2, 1, 3}, {1, 2, 3, 4, 5, 6}),
+                  .slots = int32({2}, {1, 0}),
+                  .q = q,
+                  .positions = int32({2}, {1, 2}),
+                  .cosine = fp32({3, 1}, {1, 0, -1}),
+                  .sine = fp32({3, 1}, {0, 1, 0}),
+                  .first_channel = 1});
+  expect_values(q, {1, -3, 2, 4, -6, 5, 7, -8, -9, 10, -11, -12});
+  expect_values(keys.select(0, 0).slice(0, 0, 2), {2, -50, -60, 1, -30, 20});
+  expect_values(values.select(0, 0).slice(0, 0, 2), {4, 5, 6, 1, 2, 3});
+  expect_values(k, {1, 20, 30, 2, 50, 60});
 }
 
 // The largest number of a head's row is 127; a row of zeros has scale 0.
 TEST_P(KernelValues, OfCacheAppendAreCodesWithAScaleForEachHead) {
-  const Tensor cache =
-      tensor_of(DType::kU8, {1, kCachePage, 2, 4}, std::vector<double>(8 * kCachePage, 9));
-  const Tensor scales = fp32({1, 2, kCachePage}, std::vector<double>(2 * kCachePage, 5));
-  run(CacheAppend{.cache = cache,
-                  .rows = fp32({1, 2, 4}, {-254, 5, 0, 127, 0, 0, 0, 0}),
-                  .slots = int32({1}, {3}),
-                  .scales = scales.swap_dims(1, 2)});
+  const auto cache = [] {
+    return tensor_of(DType::kU8, {1, kCachePage, 2, 4}, std::vector<double>(8 * kCachePage, 9));
+  };
+  const auto scales = [] {
+    return fp32({1, 2, kCachePage}, std::vector<double>(2 * kCachePage, 5));
+  };
+  const CacheAppend call{.keys = cache(),
+                         .values = cache(),
+                         .k = fp32({1, 2, 4}, {-254, 5, 0, 127, 0, 0, 0, 0}),
+                         .v = fp32({1, 2, 4}, {0, 0, 0, 0, 127, 1, 2, 3}),
+                         .slots = int32({1}, {3}),
+                         .key_scales = scales().swap_dims(1, 2),
+                         .value_scales = scales().swap_dims(1, 2)};
+  run(call);
   std::vector<double> wanted(8 * kCachePage, 9);
   const std::vector<double> codes{256 - 127, 2, 0, 64, 0, 0, 0, 0};  // 2.5 and 63.5 are ties
   std::copy(codes.begin(), codes.end(), wanted.begin() + 3 * 8);
-  EXPECT_EQ(values(cache), wanted);
-  EXPECT_EQ(values(scales)[3], 2);
-  EXPECT_EQ(values(scales)[kCachePage + 3], 0);
-  EXPECT_EQ(values(scales)[4], 5);
+  EXPECT_EQ(values(call.keys), wanted);
+  const Tensor key_scales = call.key_scales.swap_dims(1, 2);
+  EXPECT_EQ(values(key_scales)[3], 2);
+  EXPECT_EQ(values(key_scales)[kCachePage + 3], 0);
+  EXPECT_EQ(values(key_scales)[4], 5);
+  const std::vector<double> of_values{0, 0, 0, 0, 127, 1, 2, 3};
+  std::copy(of_values.begin(), of_values.end(), wanted.begin() + 3 * 8);
+  EXPECT_EQ(values(call.values), wanted);
+  EXPECT_EQ(values(call.value_scales.swap_dims(1, 2))[kCachePage + 3], 1);
+}
+
+// Gates 3 and -1, and what they multiply: 5 and 7.
+TEST_P(KernelValues, OfAGatedLinearAreTheActivationTimesTheOtherHalf) {
+  const Tensor y = host_tensor(DType::kF32, {1, 2});
+  run(GatedLinear{.y = y,
+                  .x = fp32({1, 2}, {1, 2}),
+                  .weight = {.tensor = fp32({4, 2}, {1, 1, 1, -1, 1, 2, 3, 1}),
+                             .out = 4,
+                             .in = 2,
+                             .dtype = DType::kF32},
+                  .bias = fp32({4}, {0, 0, 0, 2}),
+                  .kind = ActivationKind::kRelu});
+  expect_values(y, {15, 0});
 }
 
 TEST_P(KernelValues, OfLargestLogitsAreTheLowestIdsOnTies) {

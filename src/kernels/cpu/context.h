@@ -49,6 +49,7 @@ struct CpuContext {
   const DotTable* dot;     // null: no bf16 dot products
   const TileTable* tiles;  // null: no tiles
   Scratch scratch;
+  Tensor gate_up = {};   // memory for the product of a gated linear, before its activation
   Tensor expanded = {};  // memory for rows of a weight held as codes (linear_codes.cpp)
   // Memory for two factors in FP8, and for the sums of their product (linear_float8.cpp).
   std::array<Tensor, 3> float8 = {};
@@ -102,6 +103,7 @@ WeightForm frozen_form(const CpuContext& context, WeightForm form, DType dtype);
 std::int64_t row_tile();
 
 void execute(CpuContext& context, const LinearForward& call);
+void execute(CpuContext& context, const GatedLinear& call);
 void execute(CpuContext& context, const LinearBackwardInput& call);
 void execute(CpuContext& context, const LinearBackwardWeight& call);
 void execute(CpuContext& context, const PackWeight& call);

@@ -115,6 +115,19 @@ void execute(CpuContext& context, const LinearForward& call) {
   multiply(context, call_of(call));
 }
 
+void execute(CpuContext& context, const GatedLinear& call) {
+  const Shape shape{call.x.dim(0), call.weight.out};
+  if (shape.elements() == 0) return;
+  const std::int64_t bytes = shape.elements() * size_bytes(call.x.dtype());
+  if (!context.gate_up.defined() || context.gate_up.bytes() < bytes) {
+    context.gate_up = {};
+    context.gate_up = host_tensor(DType::kU8, {bytes});
+  }
+  const Tensor gate_up(context.gate_up.storage(), 0, call.x.dtype(), shape);
+  execute(context, call.product(gate_up));
+  execute(context, call.end(gate_up));
+}
+
 void execute(CpuContext& context, const LinearBackwardInput& call) {
   if (call.float8.given() && call.dy.dim(0) > 0) return multiply_in_float8(context, call);
   if (call.first_rows.defined()) {

@@ -1,31 +1,10 @@
 // GELU in its three forms and SiLU, plain and gated.
-#include <limits>
-
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {
 namespace {
-
-// GateRule, with infinity in place of no bound.
-template <typename S>
-struct BoundedGate {
-  S bound;
-  S offset;
-
-  __device__ S gate(S x) const { return x > bound ? bound : x; }
-  __device__ S up(S x) const { return (x > bound ? bound : x < -bound ? -bound : x) + offset; }
-  __device__ bool passes_gate(S x) const { return !(x > bound); }
-  __device__ bool passes_up(S x) const { return !(x > bound || x < -bound); }
-};
-
-template <typename S>
-BoundedGate<S> bounded_gate(const GateRule& rule) {
-  return {
-      .bound = rule.bound == 0 ? std::numeric_limits<S>::infinity() : static_cast<S>(rule.bound),
-      .offset = static_cast<S>(rule.offset)};
-}
 
 template <typename T>
 struct Activate {
@@ -41,8 +20,7 @@ struct Activate {
     auto value = load_wide<kCount>(&x.at(row, column));
     if (up.data != nullptr) {
       const auto factor = load_wide<kCount>(&up.at(row, column));
-      for (int i = 0; i < kCount; ++i)
-        value.at[i] = activated(kind, bounds.gate(value.at[i])) * bounds.up(factor.at[i]);
+      for (int i = 0; i < kCount; ++i) value.at[i] = gated(kind, bounds, value.at[i], factor.at[i]);
     } else {
       for (Wide<T>& one : value.at) one = activated(kind, one);
     }

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <limits>
+
 #include "kernels/activation.h"
 
 namespace piton::cuda {
@@ -38,6 +40,30 @@ __device__ S activated(ActivationKind kind, S x) {
       return one / (one + exp(-x));
   }
   return 0;
+}
+
+// GateRule, with infinity in place of no bound.
+template <typename S>
+struct BoundedGate {
+  S bound;
+  S offset;
+
+  __device__ S gate(S x) const { return x > bound ? bound : x; }
+  __device__ S up(S x) const { return (x > bound ? bound : x < -bound ? -bound : x) + offset; }
+  __device__ bool passes_gate(S x) const { return !(x > bound); }
+  __device__ bool passes_up(S x) const { return !(x > bound || x < -bound); }
+};
+
+template <typename S>
+__device__ S gated(ActivationKind kind, const BoundedGate<S>& bounds, S gate, S up) {
+  return activated(kind, bounds.gate(gate)) * bounds.up(up);
+}
+
+template <typename S>
+BoundedGate<S> bounded_gate(const GateRule& rule) {
+  return {
+      .bound = rule.bound == 0 ? std::numeric_limits<S>::infinity() : static_cast<S>(rule.bound),
+      .offset = static_cast<S>(rule.offset)};
 }
 
 template <typename S>

@@ -8,6 +8,7 @@
 namespace piton::cuda {
 
 void execute(const LinearForward& call, const CallContext& context);
+void execute(const GatedLinear& call, const CallContext& context);
 void execute(const LinearBackwardInput& call, const CallContext& context);
 void execute(const LinearBackwardWeight& call, const CallContext& context);
 void execute(const PackWeight& call, const CallContext& context);

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
 namespace piton {
 class Arena;
 class MemoryUser;
@@ -12,6 +14,9 @@ namespace piton::cuda {
 
 class Products;
 
+// Counters of arrivals that a launch may use.
+inline constexpr std::int64_t kArrivals = 1 << 14;
+
 struct CallContext {
   // null: the call takes its scratch and enqueues nothing. So the scratch of a call is counted
   // (Kernels::workspace_bytes) by the code that takes it.
@@ -20,6 +25,9 @@ struct CallContext {
   Arena& workspace;    // has the memory of scratch()
   MemoryUser* user;    // the stream as a user of `workspace`; null with it
   bool warpgroups;     // whether the device has the products of warpgroups
+  // [kArrivals], zeros between the launches of a stream (attention/arrivals.cuh). One launch at a
+  // time uses them, so calls that do are on one stream. null with `stream`.
+  unsigned* arrivals;
 
   bool only_counts() const { return stream == nullptr; }
 };

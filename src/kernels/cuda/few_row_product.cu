@@ -65,9 +65,50 @@ struct CodedWeight {
   }
 };
 
-template <typename T, typename B, typename Weight>
-struct FewRows {
+// What a block makes of its sums, [rows, kOutputs] with one in each thread: the end of a linear.
+// `row_of` is the row of W that output `i` of block `block` is the product with.
+template <typename T, typename B>
+struct PlainEnd {
   LinearEnd<T, B> end;
+
+  __device__ std::int64_t row_of(std::int64_t block, int i) const { return block * kOutputs + i; }
+  __device__ bool has(std::int64_t block, int i) const { return row_of(block, i) < end.out; }
+  __device__ void finish(std::int64_t block, int row, int rows, float sum) const {
+    const int i = static_cast<int>(threadIdx.x) % kOutputs;
+    if (row < rows && has(block, i)) end.finish(row, row_of(block, i), sum);
+  }
+};
+
+// The same of a gated one: the first half of the outputs are of the gate, and the others of the
+// channels of `up` that it multiplies.
+template <typename B>
+struct GatedEnd {
+  static constexpr int kPairs = kOutputs / 2;
+  B* y;
+  const B* bias;  // or nullptr
+  std::int64_t y_stride;
+  std::int64_t out;  // of y
+  ActivationKind kind;
+  BoundedGate<float> bounds;
+
+  __device__ std::int64_t row_of(std::int64_t block, int i) const {
+    return i / kPairs * out + block * kPairs + i % kPairs;
+  }
+  __device__ bool has(std::int64_t block, int i) const { return block * kPairs + i % kPairs < out; }
+  __device__ void finish(std::int64_t block, int row, int rows, float sum) const {
+    const int i = static_cast<int>(threadIdx.x) % kOutputs;
+    const bool given = row < rows && has(block, i);
+    if (given && bias != nullptr) sum += widen(bias[row_of(block, i)]);
+    const float rounded = widen(narrow<B>(sum));
+    const float up = __shfl_xor_sync(kAllLanes, rounded, kPairs);
+    if (given && i < kPairs)
+      y[row * y_stride + row_of(block, i)] = narrow<B>(gated(kind, bounds, rounded, up));
+  }
+};
+
+template <typename End, typename B, typename Weight>
+struct FewRows {
+  End end;
   const B* x;
   std::int64_t x_stride;
   Weight weight;
@@ -76,35 +117,37 @@ struct FewRows {
 };
 
 // Reads the weights of a block into the cache while the kernel in front still runs.
-template <typename Weight>
-__device__ void prefetch_weights(const Weight& weight, std::int64_t first, std::int64_t last,
-                                 std::int64_t in) {
+template <typename End, typename B, typename Weight>
+__device__ void prefetch_weights(const FewRows<End, B, Weight>& all) {
   constexpr std::int64_t kLine = 128;
-  const std::int64_t bytes = weight.row_bytes(in);
+  const std::int64_t bytes = all.weight.row_bytes(all.in);
   const std::int64_t lines = (bytes + kLine - 1) / kLine;
   for (std::int64_t i = threadIdx.x; i < kOutputs * lines; i += kThreads) {
-    const std::int64_t row = first + i / lines;
-    if (row <= last) prefetch(weight.bytes(row, i % lines * kLine));
+    const int output = static_cast<int>(i / lines);
+    if (!all.end.has(blockIdx.x, output)) continue;
+    prefetch(all.weight.bytes(all.end.row_of(blockIdx.x, output), i % lines * kLine));
   }
 }
 
 // A block computes kOutputs outputs of all rows. Its warps take the parts of the columns in turn,
 // and are added in order.
 // Codes need the registers of two blocks.
-template <typename T, typename B, typename Weight, int kGroups>
+template <typename End, typename B, typename Weight, int kGroups>
 __global__ void __launch_bounds__(kThreads, kGroups == 1 && !Weight::kCoded ? 3 : 2)
-    multiply_rows_by_weight(FewRows<T, B, Weight> all) {
+    multiply_rows_by_weight(FewRows<End, B, Weight> all) {
   const int warp = static_cast<int>(threadIdx.x / kWarp);
   const int lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4;
-  const std::int64_t first = std::int64_t{blockIdx.x} * kOutputs;
-  const std::int64_t last = all.end.out - 1;
-  prefetch_weights(all.weight, first, last, all.in);
+  prefetch_weights(all);
   wait_for_previous();
   let_next_start();
-  // Outputs after the last one are computed from its weights, and not stored.
-  const std::int64_t outputs[2] = {first + g < last ? first + g : last,
-                                   first + g + 8 < last ? first + g + 8 : last};
+  // Outputs after the last one are computed from the block's first weights, and not stored.
+  std::int64_t outputs[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int output = g + 8 * i;
+    outputs[i] = all.end.row_of(blockIdx.x, all.end.has(blockIdx.x, output) ? output : 0);
+  }
   float sums[kGroups][4] = {};
 #pragma unroll 1
   for (std::int64_t begin = warp * kPartWidth; begin < all.in; begin += kWarps * kPartWidth) {
@@ -150,38 +193,39 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 && !Weight::kCoded ? 3 
   }
   __syncthreads();
   const int row = static_cast<int>(threadIdx.x) / kOutputs;
-  const std::int64_t output = first + threadIdx.x % kOutputs;
-  if (row >= all.rows || output > last) return;
   float sum = 0;
-  for (int other = 0; other < kWarps; ++other)
-    sum += parts[other * kRows * kOutputs + static_cast<int>(threadIdx.x)];
-  all.end.finish(row, output, sum);
+  if (row < kRows) {
+    for (int other = 0; other < kWarps; ++other)
+      sum += parts[other * kRows * kOutputs + static_cast<int>(threadIdx.x)];
+  }
+  all.end.finish(blockIdx.x, row, all.rows, sum);
 }
 
-template <typename T, typename B, int kGroups, typename Weight>
-void launch_few_rows(const LinearForward& call, const Weight& weight, cudaStream_t stream) {
+template <int kGroups, typename B, typename End, typename Weight>
+void launch_few_rows(const Tensor& x, const End& end, const Weight& weight, std::int64_t out,
+                     cudaStream_t stream) {
   static_assert(kFewRows * kOutputs == kThreads);
-  launch("launch of linear forward of few rows", multiply_rows_by_weight<T, B, Weight, kGroups>,
-         {.blocks = {static_cast<unsigned>((call.weight.out + kOutputs - 1) / kOutputs), 1, 1},
+  launch("launch of linear forward of few rows", multiply_rows_by_weight<End, B, Weight, kGroups>,
+         {.blocks = {static_cast<unsigned>((out + kOutputs - 1) / kOutputs), 1, 1},
           .shared_bytes = sizeof(float) * kWarps * kGroupRows * kGroups * kOutputs,
           .early = true},
-         FewRows<T, B, Weight>{.end = linear_end<T, B>(call, nullptr),
-                               .x = pointer<const B>(call.x),
-                               .x_stride = call.x.stride(0),
-                               .weight = weight,
-                               .in = call.weight.in,
-                               .rows = static_cast<int>(call.x.dim(0))},
+         FewRows<End, B, Weight>{.end = end,
+                                 .x = pointer<const B>(x),
+                                 .x_stride = x.stride(0),
+                                 .weight = weight,
+                                 .in = x.dim(1),
+                                 .rows = static_cast<int>(x.dim(0))},
          stream);
 }
 
 // By the form of the weight, and the number of rows.
-template <typename T, typename B>
-void launch_few_rows(const LinearForward& call, cudaStream_t stream) {
-  const auto launch_all = [&](const auto& weight) {
-    if (call.x.dim(0) <= kGroupRows) return launch_few_rows<T, B, 1>(call, weight, stream);
-    launch_few_rows<T, B, 2>(call, weight, stream);
+template <typename B, typename End>
+void launch_few_rows(const Tensor& x, const WeightView& weight, const End& end,
+                     cudaStream_t stream) {
+  const auto launch_all = [&](const auto& of) {
+    if (x.dim(0) <= kGroupRows) return launch_few_rows<1, B>(x, end, of, weight.out, stream);
+    launch_few_rows<2, B>(x, end, of, weight.out, stream);
   };
-  const WeightView& weight = call.weight;
   if (weight.form != WeightForm::kCodes)
     return launch_all(PlainWeight<B>{pointer<const B>(weight.tensor), weight.tensor.stride(0)});
   with_coded_rows(weight.codes, weight.in, [&]<typename Scale>(DeviceCodes<Scale> rows) {
@@ -195,23 +239,45 @@ bool rows_in_vectors(const Tensor& matrix) {
   return bits % sizeof(uint4) == 0;
 }
 
-}  // namespace
-
-bool has_few_rows(const LinearForward& call) {
-  const WeightView& weight = call.weight;
-  if (size_bytes(call.x.dtype()) != 2 || call.x.dim(0) > kFewRows ||
-      weight.in % kVectorWidth != 0 || !rows_in_vectors(call.x))
+// Of x and W.
+bool are_few_rows(const Tensor& x, const WeightView& weight) {
+  if (size_bytes(x.dtype()) != 2 || x.dim(0) > kFewRows || weight.in % kVectorWidth != 0 ||
+      !rows_in_vectors(x))
     return false;
   if (weight.form != WeightForm::kCodes) return rows_in_vectors(weight.tensor);
   return (weight.codes.group % kVectorWidth == 0 || weight.codes.group >= weight.in) &&
          reinterpret_cast<std::uintptr_t>(weight.codes.codes.raw()) % sizeof(uint2) == 0;
 }
 
+}  // namespace
+
+bool has_few_rows(const LinearForward& call) { return are_few_rows(call.x, call.weight); }
+bool has_few_rows(const GatedLinear& call) { return are_few_rows(call.x, call.weight); }
+
 void multiply_few_rows(const LinearForward& call, cudaStream_t stream) {
   with_floating(call.x.dtype(), [&]<typename B>(std::type_identity<B>) {
     if constexpr (sizeof(B) == 2) {
-      if (call.y.dtype() == DType::kF32) return launch_few_rows<float, B>(call, stream);
-      launch_few_rows<B, B>(call, stream);
+      const auto launch_all = [&]<typename T>(std::type_identity<T>) {
+        launch_few_rows<B>(call.x, call.weight, PlainEnd<T, B>{linear_end<T, B>(call, nullptr)},
+                           stream);
+      };
+      if (call.y.dtype() == DType::kF32) return launch_all(std::type_identity<float>{});
+      launch_all(std::type_identity<B>{});
+    }
+  });
+}
+
+void multiply_few_rows(const GatedLinear& call, cudaStream_t stream) {
+  with_floating(call.x.dtype(), [&]<typename B>(std::type_identity<B>) {
+    if constexpr (sizeof(B) == 2) {
+      launch_few_rows<B>(call.x, call.weight,
+                         GatedEnd<B>{.y = pointer<B>(call.y),
+                                     .bias = pointer<const B>(call.bias),
+                                     .y_stride = call.y.stride(0),
+                                     .out = call.weight.out / 2,
+                                     .kind = call.kind,
+                                     .bounds = bounded_gate<float>(call.gate)},
+                         stream);
     }
   });
 }

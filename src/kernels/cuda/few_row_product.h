@@ -14,9 +14,12 @@ inline constexpr std::int64_t kFewRows = 16;
 // and W that begin at multiples of 16 bytes and are as many bytes long. Of codes: groups of a
 // multiple of 8 columns.
 bool has_few_rows(const LinearForward& call);
+bool has_few_rows(const GatedLinear& call);
 
-// Enqueues the whole call, with its end. The order of the sums depends only on the width of x, so a
-// row has the same bits next to any other rows, but not those of a product of many rows.
+// Enqueues the whole call, with its end: a block of a gated linear has the gates of 8 outputs and
+// what they multiply. The order of the sums depends only on the width of x, so a row has the same
+// bits next to any other rows, but not those of a product of many rows.
 void multiply_few_rows(const LinearForward& call, cudaStream_t stream);
+void multiply_few_rows(const GatedLinear& call, cudaStream_t stream);
 
 }  // namespace piton::cuda

@@ -8,6 +8,7 @@
 #include "device/cuda/stream.h"
 #include "device/meta_device.h"
 #include "kernels/cuda/calls.h"
+#include "kernels/cuda/few_row_product.h"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/span_calls.h"
 
@@ -29,7 +30,8 @@ class CudaKernels final : public Kernels {
         warpgroups_(has_warpgroups(place_.index)),
         products_(make_products(place_)),
         own_workspace_(device),
-        workspace_(&own_workspace_) {}
+        workspace_(&own_workspace_),
+        arrivals_(zeros(device, own_workspace_)) {}
 
   std::string name() const override { return name_; }
 
@@ -45,6 +47,11 @@ class CudaKernels final : public Kernels {
     return cuda::float8_obstacle(recipe, place_.index);
   }
 
+  // In the end of a product of few rows.
+  bool gates_in_product(std::int64_t rows, DType dtype) const override {
+    return rows <= kFewRows && size_bytes(dtype) == 2;
+  }
+
   // By the code that takes it, of memory that is not there.
   std::int64_t workspace_bytes(const KernelCall& call) const override {
     MetaDevice nowhere;
@@ -53,7 +60,8 @@ class CudaKernels final : public Kernels {
                               .products = *products_,
                               .workspace = counted,
                               .user = nullptr,
-                              .warpgroups = warpgroups_};
+                              .warpgroups = warpgroups_,
+                              .arrivals = nullptr};
     std::visit([&](const auto& one) { execute(one, context); }, call);
     return counted.counts().peak_total_bytes;
   }
@@ -66,6 +74,14 @@ class CudaKernels final : public Kernels {
   std::int64_t full_speed_rows() const override { return 4096; }
 
  private:
+  static Tensor zeros(Device& device, Arena& arena) {
+    const auto stream = device.make_stream();
+    Tensor counters = arena.allocate(DType::kI32, {kArrivals}, MemoryKind::kWorkspace);
+    device.zero(counters, *stream);
+    stream->synchronize();
+    return counters;
+  }
+
   static std::unique_ptr<Products> make_products(Place place) {
     select(place.index);
     return std::make_unique<Products>();
@@ -99,7 +115,8 @@ class CudaKernels final : public Kernels {
             .products = *products_,
             .workspace = *workspace_,
             .user = &stream,
-            .warpgroups = warpgroups_};
+            .warpgroups = warpgroups_,
+            .arrivals = reinterpret_cast<unsigned*>(arrivals_.raw())};
   }
 
   Place place_;
@@ -108,6 +125,7 @@ class CudaKernels final : public Kernels {
   std::unique_ptr<Products> products_;
   Arena own_workspace_;  // until set_workspace() names another
   Arena* workspace_;
+  Tensor arrivals_;
 };
 
 }  // namespace

@@ -63,4 +63,12 @@ void execute(const LinearForward& call, const CallContext& context) {
   });
 }
 
+void execute(const GatedLinear& call, const CallContext& context) {
+  if (call.y.elements() == 0) return;
+  if (has_few_rows(call)) return multiply_few_rows(call, context.stream);
+  const Tensor gate_up = scratch(call.x.dtype(), {call.x.dim(0), call.weight.out}, context);
+  execute(call.product(gate_up), context);
+  execute(call.end(gate_up), context);
+}
+
 }  // namespace piton::cuda

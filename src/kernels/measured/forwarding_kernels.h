@@ -27,6 +27,9 @@ class ForwardingKernels : public Kernels {
   std::string float8_obstacle(Float8Recipe recipe) const final {
     return inner_.float8_obstacle(recipe);
   }
+  bool gates_in_product(std::int64_t rows, DType dtype) const final {
+    return inner_.gates_in_product(rows, dtype);
+  }
   std::int64_t workspace_bytes(const KernelCall& call) const final {
     return inner_.workspace_bytes(call);
   }

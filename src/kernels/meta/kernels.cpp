@@ -24,6 +24,10 @@ std::string MetaKernels::float8_obstacle(Float8Recipe recipe) const {
   return like_ ? like_->float8_obstacle(recipe) : Kernels::float8_obstacle(recipe);
 }
 
+bool MetaKernels::gates_in_product(std::int64_t rows, DType dtype) const {
+  return like_ && like_->gates_in_product(rows, dtype);
+}
+
 std::int64_t MetaKernels::workspace_bytes(const KernelCall& call) const {
   return like_ ? like_->workspace_bytes(call) : 0;
 }

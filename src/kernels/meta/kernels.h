@@ -22,6 +22,7 @@ class MetaKernels final : public Kernels {
   WeightForm frozen_form(WeightForm form, DType dtype) const override;
   bool reads_codes() const override;
   std::string float8_obstacle(Float8Recipe recipe) const override;
+  bool gates_in_product(std::int64_t rows, DType dtype) const override;
   std::int64_t workspace_bytes(const KernelCall& call) const override;
   Arena* set_workspace(Arena* workspace) override { return std::exchange(workspace_, workspace); }
   std::int64_t row_tile() const override;

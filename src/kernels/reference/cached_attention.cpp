@@ -73,22 +73,39 @@ void write_codes(const Tensor& x, const Tensor& row, const Tensor& scales) {
   factors.write(scales);
 }
 
-}  // namespace
-
-void execute(const CacheAppend& call) {
-  const Values slots = Values::read(call.slots);
-  for (std::int64_t row = 0; row < call.rows.dim(0); ++row) {
-    const auto slot = static_cast<std::int64_t>(slots(row));
+// x [n, g, d] to the slots of a cache with these scales, or without.
+void append(const Tensor& x, const Tensor& slots, const Tensor& cache, const Tensor& scales) {
+  const Values places = Values::read(slots);
+  for (std::int64_t row = 0; row < x.dim(0); ++row) {
+    const auto slot = static_cast<std::int64_t>(places(row));
     const auto place = [&](const Tensor& all) {
       return all.select(0, slot / kCachePage).select(0, slot % kCachePage);
     };
-    const Tensor x = call.rows.select(0, row);
-    if (call.scales.defined()) {
-      write_codes(x, place(call.cache), place(call.scales));
+    if (scales.defined()) {
+      write_codes(x.select(0, row), place(cache), place(scales));
     } else {
-      Values::read(x).write(place(call.cache));
+      Values::read(x.select(0, row)).write(place(cache));
     }
   }
+}
+
+}  // namespace
+
+void execute(const CacheAppend& call) {
+  Tensor k = call.k;
+  if (call.rotates()) {
+    k = host_tensor(call.k.dtype(), call.k.shape());
+    Values::read(call.k).write(k);
+    for (const Tensor& x : {call.q, k}) {
+      execute(Rotary{.x = x.slice(2, call.first_channel, call.rotated_channels()),
+                     .positions = call.positions,
+                     .cosine = call.cosine,
+                     .sine = call.sine,
+                     .convention = call.convention});
+    }
+  }
+  append(k, call.slots, call.keys, call.key_scales);
+  append(call.v, call.slots, call.values, call.value_scales);
 }
 
 void execute(const CachedAttention& call) {

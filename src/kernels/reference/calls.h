@@ -6,6 +6,7 @@
 namespace piton::reference {
 
 void execute(const LinearForward& call);
+void execute(const GatedLinear& call);
 void execute(const LinearBackwardInput& call);
 void execute(const LinearBackwardWeight& call);
 void execute(const PackWeight& call);

@@ -135,6 +135,12 @@ void execute(const LinearForward& call) {
   if (call.preactivation.defined()) preactivation.write(call.preactivation);
 }
 
+void execute(const GatedLinear& call) {
+  const Tensor gate_up = host_tensor(call.x.dtype(), {call.x.dim(0), call.weight.out});
+  execute(call.product(gate_up));
+  execute(call.end(gate_up));
+}
+
 void execute(const LinearBackwardInput& call) {
   if (call.first_rows.defined())
     return for_each_expert(call, call.dy.dim(0),

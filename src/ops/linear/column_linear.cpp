@@ -254,4 +254,29 @@ Value column_linear(Context& context, const Value& x, const SplitWeight& split,
   return activation ? activated(context, result, y, *activation) : result;
 }
 
+bool gates_in_product(const Context& context, const Value& x, const SplitWeight& split) {
+  const bool gathers = split.strategy.sequence_parallel && split.group.size() > 1;
+  return context.tape == nullptr && !gathers && split.adapters.empty() && !split.float8.given() &&
+         context.kernels.gates_in_product(x.tensor.dim(0), x.tensor.dtype());
+}
+
+Value gated_column_linear(Context& context, const Value& x, const SplitWeight& split,
+                          const GatedColumns& end) {
+  PITON_ASSERT(gates_in_product(context, x, split), "a gated product of {}", to_string(x.tensor));
+  const std::int64_t rows = x.tensor.dim(0);
+  const Tensor y = context.activation(x.tensor.dtype(), {rows, split.weight.shape[0] / 2});
+  const WeightUse use = weight_forward(context, split, rows);
+  WeightUse bias_use;
+  if (end.bias != nullptr)
+    bias_use = context.weights.acquire(*end.bias, WeightForm::kRows, context.stream);
+  context.kernels.run(GatedLinear{.y = y,
+                                  .x = x.tensor,
+                                  .weight = use.view(),
+                                  .bias = bias_use.rows(),
+                                  .kind = end.kind,
+                                  .gate = end.rule},
+                      context.stream);
+  return {y};
+}
+
 }  // namespace piton

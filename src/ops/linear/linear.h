@@ -53,6 +53,21 @@ struct ColumnEnd {
 Value column_linear(Context& context, const Value& x, const SplitWeight& split,
                     const ColumnEnd& end);
 
+// A column linear of gate and up with the activation that follows it (kernels/linear.h).
+struct GatedColumns {
+  Parameter* bias = nullptr;  // [f/t]; null: none
+  ActivationKind kind = ActivationKind::kSilu;
+  GateRule rule = {};
+};
+
+// Whether gated_column_linear() takes x: no backward follows, nothing is gathered, no adapters and
+// no FP8, and the back end is faster so.
+bool gates_in_product(const Context& context, const Value& x, const SplitWeight& split);
+// The gated activation of column_linear(), without its result in between: x [n, h], weight [f/t, h]
+// -> [n, f/t / 2] of the dtype of x.
+Value gated_column_linear(Context& context, const Value& x, const SplitWeight& split,
+                          const GatedColumns& end);
+
 // The last step of a residual branch (kernels/dropout.h); each part is optional.
 struct BranchEnd {
   Parameter* bias = nullptr;        // [f]

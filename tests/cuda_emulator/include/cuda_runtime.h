@@ -9,6 +9,7 @@
 
 #include "cuda_emulator/capture.h"
 #include "cuda_emulator/launcher.h"
+#include "cuda_emulator/ordering.h"
 
 #define __global__
 #define __device__
@@ -116,6 +117,12 @@ inline double __longlong_as_double(long long bits) {
   double value = 0;
   __builtin_memcpy(&value, &bits, sizeof value);
   return value;
+}
+
+inline void __threadfence() { piton::emulator::note_fence(); }
+
+inline unsigned atomicInc(unsigned* address, unsigned most) {
+  return piton::emulator::atomic_inc(address, most);
 }
 
 inline unsigned atomicAdd(unsigned* address, unsigned value) {

@@ -89,8 +89,22 @@ TEST(KernelChecksDeathTest, RefuseATriangleOfWhatIsNotCausal) {
 
 TEST(KernelChecksDeathTest, RefuseACacheOfOtherPages) {
   EXPECT_DEATH(
-      check(CacheAppend{.cache = fp32({1, 4, 1, 1}), .rows = fp32({1, 1, 1}), .slots = int32({1})}),
+      check(CacheAppend{.keys = fp32({1, 4, 1, 1}), .k = fp32({1, 1, 1}), .slots = int32({1})}),
       "cache append: pages of 4 rows, wanted 64");
+  CacheAppend append{.keys = fp32({1, 64, 1, 4}),
+                     .values = fp32({1, 64, 1, 4}),
+                     .k = fp32({1, 1, 4}),
+                     .v = fp32({1, 1, 4}),
+                     .slots = int32({1}),
+                     .q = fp32({1, 2, 4}),
+                     .positions = int32({1}),
+                     .cosine = fp32({9, 2}),
+                     .sine = fp32({9, 2})};
+  check(append);
+  append.first_channel = 2;
+  EXPECT_DEATH(check(append), "cache append: 4 channels from 2 on of 4");
+  append.q = {};
+  EXPECT_DEATH(check(append), "cache append: angles without queries");
   CachedAttention call{.out = fp32({3, 2, 8}),
                        .q = fp32({3, 2, 8}),
                        .keys = fp32({2, 64, 1, 8}),
@@ -104,6 +118,16 @@ TEST(KernelChecksDeathTest, RefuseACacheOfOtherPages) {
   call.begins = int32({3});
   call.table = int32({3, 5});
   EXPECT_DEATH(check(call), "for 2 samples");
+}
+
+TEST(KernelChecksDeathTest, RefuseAGatedLinearOfUnequalHalves) {
+  GatedLinear call{.y = fp32({2, 3}),
+                   .x = fp32({2, 4}),
+                   .weight = {.tensor = fp32({6, 4}), .out = 6, .in = 4, .dtype = DType::kF32}};
+  check(call);
+  EXPECT_EQ(call.flops(), 2 * 2 * 6 * 4);
+  call.weight.out = 5;
+  EXPECT_DEATH(check(call), "gated linear: 1 matrices of 5 rows");
 }
 
 TEST(KernelCalls, CountMultiplyAddsAsTwo) {

@@ -1,4 +1,4 @@
-// Writing to a cache in pages: values as they are, or as codes.
+// Writing to a cache in pages: values as they are, or as codes. Tokens are divided among threads.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -35,41 +35,76 @@ float write_codes(std::int8_t* to, const float* x, std::int64_t d) {
   return scale;
 }
 
+// Where a row of the call is in keys or values, and their scales.
+struct CachePlace {
+  const Tensor& cache;
+  const Tensor& scales;  // or empty
+  std::int64_t slot;
+
+  std::byte* row(std::int64_t head) const {
+    return cache.raw() + (slot / kCachePage * cache.stride(0) +
+                          slot % kCachePage * cache.stride(1) + head * cache.stride(2)) *
+                             size_bytes(cache.dtype());
+  }
+  float& scale(std::int64_t head) const {
+    return scales.data<float>()[slot / kCachePage * scales.stride(0) + slot % kCachePage +
+                                head * scales.stride(2)];
+  }
+};
+
 }  // namespace
 
 void execute(CpuContext& context, const CacheAppend& call) {
   const auto* slots = call.slots.data<std::int32_t>();
-  const bool coded = call.scales.defined();
-  const std::int64_t heads = call.rows.dim(1);
-  const std::int64_t width = size_bytes(call.rows.dtype());
-  const std::int64_t d = call.rows.dim(2);
-  const std::int64_t cached_width = size_bytes(call.cache.dtype());
-  const std::int64_t cached_rows = call.cache.dim(0) * kCachePage;
+  const std::int64_t heads = call.k.dim(1);
+  const std::int64_t d = call.k.dim(2);
+  const Type type = type_of(call.k.dtype());
+  const std::int64_t width = size_bytes(call.k.dtype());
+  const std::int64_t cached_rows = call.keys.dim(0) * kCachePage;
+  const bool pairs = call.convention == Rotary::Convention::kPairs;
+  const std::int64_t rotated = call.rotated_channels();
+  const auto head_of = [&](const Tensor& x, std::int64_t row, std::int64_t head) {
+    return x.raw() + (row * x.stride(0) + head * x.stride(1)) * width;
+  };
+  const auto rotate = [&](std::byte* x, std::int64_t row) {
+    const std::int64_t position = call.positions.data<std::int32_t>()[row];
+    context.vector.rotary(x + call.first_channel * width, type,
+                          call.cosine.data<float>() + position * call.cosine.stride(0),
+                          call.sine.data<float>() + position * call.sine.stride(0), rotated, pairs,
+                          1.0F);
+  };
+  // A head of one row. Codes are those of numbers that are rotated in `own`.
+  const std::int64_t own_bytes = (d * width + 63) / 64 * 64;
+  const auto append_head = [&](const CachePlace& place, std::int64_t head, const std::byte* from,
+                               std::byte* own, const auto& change) {
+    std::byte* x = place.scales.defined() ? own : place.row(head);
+    std::memcpy(x, from, static_cast<std::size_t>(d * width));
+    change(x);
+    if (!place.scales.defined()) return;
+    auto* numbers = reinterpret_cast<float*>(own + own_bytes);
+    context.vector.convert(numbers, Type::kF32, x, type, d);
+    place.scale(head) = write_codes(reinterpret_cast<std::int8_t*>(place.row(head)), numbers, d);
+  };
   const auto append = [&](std::int64_t begin, std::int64_t end) {
-    auto* numbers = coded ? reinterpret_cast<float*>(context.scratch.own(d * 4)) : nullptr;
+    std::byte* own = context.scratch.own(own_bytes + d * 4);
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t slot = slots[row];
       PITON_ASSERT(slot >= 0 && slot < cached_rows, "{}: slot {} of {}", CacheAppend::kName, slot,
                    cached_rows);
-      const std::byte* from = call.rows.raw() + row * call.rows.stride(0) * width;
-      std::byte* to = call.cache.raw() + (slot / kCachePage * call.cache.stride(0) +
-                                          slot % kCachePage * call.cache.stride(1)) *
-                                             cached_width;
+      for (std::int64_t head = 0; call.rotates() && head < call.q.dim(1); ++head)
+        rotate(head_of(call.q, row, head), row);
       for (std::int64_t head = 0; head < heads; ++head) {
-        const std::byte* x = from + head * call.rows.stride(1) * width;
-        std::byte* place = to + head * call.cache.stride(2) * cached_width;
-        if (!coded) {
-          std::memcpy(place, x, static_cast<std::size_t>(d * width));
-          continue;
-        }
-        context.vector.convert(numbers, Type::kF32, x, type_of(call.rows.dtype()), d);
-        call.scales.data<float>()[slot / kCachePage * call.scales.stride(0) + slot % kCachePage +
-                                  head * call.scales.stride(2)] =
-            write_codes(reinterpret_cast<std::int8_t*>(place), numbers, d);
+        append_head({call.keys, call.key_scales, slot}, head, head_of(call.k, row, head), own,
+                    [&](std::byte* x) {
+                      if (call.rotates()) rotate(x, row);
+                    });
+        append_head({call.values, call.value_scales, slot}, head, head_of(call.v, row, head), own,
+                    [](std::byte*) {});
       }
     }
   };
-  context.ranges(call.rows.dim(0), grain_of(2 * heads * d * width), append);
+  const std::int64_t queries = call.rotates() ? call.q.dim(1) : 0;
+  context.ranges(call.k.dim(0), grain_of((queries + 4 * heads) * d * width), append);
 }
 
 }  // namespace piton::cpu

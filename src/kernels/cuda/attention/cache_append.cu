@@ -1,124 +1,283 @@
-// Writing to a cache in pages: values as they are, or as codes of 8 bits.
+// Writing to a cache in pages: numbers as they are, or as codes of 8 bits. Queries and keys are
+// rotated on the way, so that a pass of decoding has one launch for all of it.
 #include <cmath>
 #include <limits>
 
 #include "kernels/cached_attention.h"
 #include "kernels/cuda/attention/head_matrix.cuh"
+#include "kernels/cuda/attention/rotary.cuh"
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace piton::cuda {
 namespace {
 
-// The rows of a call, and where they go.
+// Of queries, keys or values [n, heads, d].
 template <typename T>
-struct NewRows {
-  const T* data;
+struct HeadRows {
+  T* data;
   std::int64_t row_stride;
   std::int64_t head_stride;
-  const std::int32_t* slots;
-  std::int64_t heads;
-  std::int64_t d;
+  std::uint32_t heads;
 
-  __device__ const T* row(std::int64_t row, std::int64_t head) const {
+  __device__ T* row(std::int64_t row, std::int64_t head) const {
     return data + row * row_stride + head * head_stride;
   }
 };
 
 template <typename T>
-NewRows<T> new_rows(const CacheAppend& call) {
-  return {.data = pointer<const T>(call.rows),
-          .row_stride = call.rows.stride(0),
-          .head_stride = call.rows.stride(1),
-          .slots = pointer<const std::int32_t>(call.slots),
-          .heads = call.rows.dim(1),
-          .d = call.rows.dim(2)};
+HeadRows<T> head_rows(const Tensor& x) {
+  if (!x.defined()) return {};
+  return {pointer<T>(x), x.stride(0), x.stride(1), static_cast<std::uint32_t>(x.dim(1))};
 }
 
+// The call. Its heads are those of q, then of k, then of v, of each row.
 template <typename T>
-struct Append {
-  HeadMatrix<T> cache;  // "samples" are pages
-  NewRows<T> rows;
+struct NewHeads {
+  HeadRows<T> q;
+  HeadRows<const T> k;
+  HeadRows<const T> v;
+  RowAngles<T> angles;  // half: 0 without a rotation
+  const std::int32_t* slots;
+  Division heads;  // of a row
+  std::int64_t first_channel;
+  std::int64_t d;
+};
 
-  __device__ void operator()(std::int64_t index) const {
-    const std::int64_t c = index % rows.d;
-    const std::int64_t head = index / rows.d % rows.heads;
-    const std::int64_t row = index / rows.d / rows.heads;
-    const std::int64_t slot = rows.slots[row];
-    cache.row(slot / kCachePage, slot % kCachePage, head)[c] = rows.row(row, head)[c];
+template <typename T>
+NewHeads<T> new_heads(const CacheAppend& call) {
+  const std::int64_t queries = call.rotates() ? call.q.dim(1) : 0;
+  const std::int64_t heads = queries + 2 * call.k.dim(1);
+  PITON_ASSERT(call.k.dim(0) * heads <= Division::kLargest, "cuda: cache append of {} rows",
+               call.k.dim(0));
+  return {.q = head_rows<T>(call.q),
+          .k = head_rows<const T>(call.k),
+          .v = head_rows<const T>(call.v),
+          .angles = {.positions = pointer<const std::int32_t>(call.positions),
+                     .cosine = pointer<const Wide<T>>(call.cosine),
+                     .sine = pointer<const Wide<T>>(call.sine),
+                     .half = call.rotated_channels() / 2,
+                     .inverse = false},
+          .slots = pointer<const std::int32_t>(call.slots),
+          .heads = Division(heads),
+          .first_channel = call.first_channel,
+          .d = call.k.dim(2)};
+}
+
+// One head of a row of the call.
+struct NewHead {
+  enum class Part : std::uint8_t { kQuery, kKey, kValue };
+  std::uint32_t row;
+  std::uint32_t head;  // of its part
+  Part part;
+
+  template <typename T>
+  __device__ NewHead(const NewHeads<T>& all, std::int64_t head_row) {
+    const auto index = static_cast<std::uint32_t>(head_row);
+    row = all.heads.quotient(index);
+    head = all.heads.rest(index, row);
+    part = Part::kQuery;
+    if (head < all.q.heads) return;
+    head -= all.q.heads;
+    part = Part::kKey;
+    if (head < all.k.heads) return;
+    head -= all.k.heads;
+    part = Part::kValue;
   }
 };
 
-template <typename T>
-struct AppendCodes {
-  HeadMatrix<std::int8_t> cache;
+// A row is a head of a row of the call, a column a pair of channels that are rotated, or two that
+// are not.
+template <typename T, bool kHalves>
+struct Append {
+  static constexpr int kVector = kVectorOf<T, Wide<T>>;
+  NewHeads<T> all;
+  HeadMatrix<T> keys;  // "samples" are pages
+  HeadMatrix<T> values;
+
+  template <int kCount>
+  __device__ void run(std::int64_t head_row, std::int64_t pair) const {
+    const NewHead one(all, head_row);
+    const bool is_value = one.part == NewHead::Part::kValue;
+    const std::int64_t half = is_value ? 0 : all.angles.half;
+    T* to = nullptr;
+    const T* from = nullptr;
+    if (one.part == NewHead::Part::kQuery) {
+      from = to = all.q.row(one.row, one.head);
+    } else {
+      const std::int64_t slot = all.slots[one.row];
+      from = (is_value ? all.v : all.k).row(one.row, one.head);
+      to = (is_value ? values : keys).row(slot / kCachePage, slot % kCachePage, one.head);
+    }
+    if (pair < half) {
+      rotate_pairs<kHalves, kCount>(all.angles, one.row, pair, from + all.first_channel,
+                                    to + all.first_channel);
+    } else if (from != to) {
+      copy_channels<kCount>(2 * (pair - half), 2 * half, from, to);
+    }
+  }
+
+ private:
+  // Channels `at` .. at + 2 kCount - 1 of those around the rotated ones.
+  template <int kCount>
+  __device__ void copy_channels(std::int64_t at, std::int64_t rotated, const T* from, T* to) const {
+    if constexpr (kCount == 1) {
+      for (std::int64_t i = at; i < at + 2 && i < all.d - rotated; ++i) {
+        const std::int64_t c = rotated > 0 && i >= all.first_channel ? i + rotated : i;
+        to[c] = from[c];
+      }
+    } else {
+      const std::int64_t c = rotated > 0 && at >= all.first_channel ? at + rotated : at;
+      store(to + c, load<2 * kCount>(from + c));
+    }
+  }
+};
+
+template <typename T, bool kHalves>
+void launch_append(const CacheAppend& call, cudaStream_t stream) {
+  using Body = Append<T, kHalves>;
+  constexpr int kWidth = 2 * Body::kVector;
+  const Body body{
+      .all = new_heads<T>(call),
+      .keys = head_matrix<T>(call.keys),
+      .values = head_matrix<T>(call.values),
+  };
+  const std::int64_t heads = (call.rotates() ? call.q.dim(1) : 0) + 2 * call.k.dim(1);
+  // No vector is partly rotated.
+  const bool whole = body.all.angles.half % Body::kVector == 0 &&
+                     call.first_channel % kWidth == 0 && body.all.d % kWidth == 0;
+  launch_rows(
+      "launch of cache append",
+      {.rows = call.k.dim(0) * heads,
+       .columns = (body.all.d + 1) / 2,
+       .vectors = whole && vectors_fit(kWidth, {call.q, call.k, call.v, call.keys, call.values}) &&
+                  vectors_fit(Body::kVector, {call.cosine, call.sine})},
+      body, stream);
+}
+
+// A cache of codes with its scales.
+struct CodedPages {
+  HeadMatrix<std::int8_t> codes;
   float* scales;
   std::int64_t scales_of_page;  // strides
   std::int64_t scales_of_head;
-  NewRows<T> rows;
-  std::int64_t count;  // rows, times heads
-  float not_finite;    // the scale of a row with a value that is not finite: NaN
 };
 
-// A warp: a row of a head.
+CodedPages coded_pages(const Tensor& cache, const Tensor& scales) {
+  return {head_matrix<std::int8_t>(cache), pointer<float>(scales), scales.stride(0),
+          scales.stride(2)};
+}
+
 template <typename T>
-__global__ void __launch_bounds__(kThreads, kBlocks) append_codes(AppendCodes<T> all) {
+struct AppendCodes {
+  NewHeads<T> all;
+  CodedPages keys;
+  CodedPages values;
+  std::uint32_t count;  // heads of all rows
+  float not_finite;     // the scale of a row with a value that is not finite: NaN
+};
+
+// use(channel, value) of the two channels of a pair of `x`, rounded to T, if they are rotated.
+template <bool kHalves, typename T, typename Use>
+__device__ void with_pair(const NewHeads<T>& all, const NewHead& one, std::int64_t pair, const T* x,
+                          std::int64_t half, Use use) {
+  if (pair < half) {
+    Numbers<Wide<T>, 1> c;
+    Numbers<Wide<T>, 1> s;
+    all.angles.load_pairs(one.row, pair, c, s);
+    const std::int64_t first_at = all.first_channel + (kHalves ? pair : 2 * pair);
+    const std::int64_t second_at = first_at + (kHalves ? half : 1);
+    auto first = widen(x[first_at]);
+    auto second = widen(x[second_at]);
+    rotate_pair(first, second, c.at[0], s.at[0]);
+    use(first_at, narrow<T>(first));
+    use(second_at, narrow<T>(second));
+    return;
+  }
+  const std::int64_t at = 2 * (pair - half);
+  for (std::int64_t i = at; i < at + 2 && i < all.d - 2 * half; ++i) {
+    const std::int64_t c = half > 0 && i >= all.first_channel ? i + 2 * half : i;
+    use(c, x[c]);
+  }
+}
+
+// A warp: a head of a row.
+template <typename T, bool kHalves>
+__global__ void __launch_bounds__(kThreads, kBlocks) append_codes(AppendCodes<T> call) {
   wait_for_previous();
   let_next_start();
-  const std::int64_t index = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
-  if (index >= all.count) return;  // the whole warp
+  const std::uint32_t index = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  if (index >= call.count) return;  // the whole warp
+  const NewHeads<T>& all = call.all;
   const int lane = static_cast<int>(threadIdx.x % kWarp);
-  const std::int64_t head = index % all.rows.heads;
-  const std::int64_t slot = all.rows.slots[index / all.rows.heads];
-  const T* x = all.rows.row(index / all.rows.heads, head);
+  const NewHead one(all, index);
+  if (one.part == NewHead::Part::kQuery) {
+    T* x = all.q.row(one.row, one.head) + all.first_channel;
+    for (std::int64_t pair = lane; pair < all.angles.half; pair += kWarp)
+      rotate_pairs<kHalves, 1>(all.angles, one.row, pair, x, x);
+    return;
+  }
+  const bool is_value = one.part == NewHead::Part::kValue;
+  const std::int64_t half = is_value ? 0 : all.angles.half;
+  const std::int64_t slot = all.slots[one.row];
+  const T* x = (is_value ? all.v : all.k).row(one.row, one.head);
   float largest = 0;
   float strange = 0;  // 1: a value is not finite
-  for (std::int64_t c = lane; c < all.rows.d; c += kWarp) {
-    const auto value = static_cast<float>(widen(x[c]));
-    largest = fmaxf(largest, fabsf(value));
-    if (!isfinite(value)) strange = 1;
+  for (std::int64_t pair = lane; 2 * pair < all.d; pair += kWarp) {
+    with_pair<kHalves>(all, one, pair, x, half, [&](std::int64_t, T number) {
+      const auto value = static_cast<float>(widen(number));
+      largest = fmaxf(largest, fabsf(value));
+      if (!isfinite(value)) strange = 1;
+    });
   }
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, distance));
     strange = fmaxf(strange, __shfl_xor_sync(kAllLanes, strange, distance));
   }
-  const float scale = strange > 0 ? all.not_finite : largest / 127.0F;
-  std::int8_t* to = all.cache.row(slot / kCachePage, slot % kCachePage, head);
-  for (std::int64_t c = lane; c < all.rows.d; c += kWarp) {
-    float code = 0;
-    if (scale > 0) {
-      code = rintf(static_cast<float>(widen(x[c])) / scale);
-      code = fmaxf(-127.0F, fminf(code, 127.0F));
-    }
-    to[c] = static_cast<std::int8_t>(code);
+  const float scale = strange > 0 ? call.not_finite : largest / 127.0F;
+  const CodedPages& pages = is_value ? call.values : call.keys;
+  std::int8_t* to = pages.codes.row(slot / kCachePage, slot % kCachePage, one.head);
+  for (std::int64_t pair = lane; 2 * pair < all.d; pair += kWarp) {
+    with_pair<kHalves>(all, one, pair, x, half, [&](std::int64_t c, T number) {
+      float code = 0;
+      if (scale > 0) {
+        code = rintf(static_cast<float>(widen(number)) / scale);
+        code = fmaxf(-127.0F, fminf(code, 127.0F));
+      }
+      to[c] = static_cast<std::int8_t>(code);
+    });
   }
   if (lane == 0) {
-    all.scales[slot / kCachePage * all.scales_of_page + slot % kCachePage +
-               head * all.scales_of_head] = scale;
+    pages.scales[slot / kCachePage * pages.scales_of_page + slot % kCachePage +
+                 one.head * pages.scales_of_head] = scale;
   }
+}
+
+template <typename T, bool kHalves>
+void launch_append_codes(const CacheAppend& call, cudaStream_t stream) {
+  const std::int64_t heads = (call.rotates() ? call.q.dim(1) : 0) + 2 * call.k.dim(1);
+  const std::int64_t count = call.k.dim(0) * heads;
+  launch("launch of cache append, codes", append_codes<T, kHalves>,
+         {.blocks = {static_cast<unsigned>((count + kWarps - 1) / kWarps), 1, 1}, .early = true},
+         AppendCodes<T>{.all = new_heads<T>(call),
+                        .keys = coded_pages(call.keys, call.key_scales),
+                        .values = coded_pages(call.values, call.value_scales),
+                        .count = static_cast<std::uint32_t>(count),
+                        .not_finite = std::numeric_limits<float>::quiet_NaN()},
+         stream);
 }
 
 }  // namespace
 
 void execute(const CacheAppend& call, const CallContext& context) {
-  if (call.rows.elements() == 0) return;
-  const std::int64_t count = call.rows.dim(0) * call.rows.dim(1);
-  with_floating(call.rows.dtype(), [&]<typename T>(std::type_identity<T>) {
-    if (!call.scales.defined()) {
-      return launch_elements("launch of cache append", call.rows.elements(),
-                             Append<T>{head_matrix<T>(call.cache), new_rows<T>(call)},
-                             context.stream);
-    }
-    launch("launch of cache append, codes", append_codes<T>,
-           {.blocks = {static_cast<unsigned>((count + kWarps - 1) / kWarps), 1, 1}, .early = true},
-           AppendCodes<T>{.cache = head_matrix<std::int8_t>(call.cache),
-                          .scales = pointer<float>(call.scales),
-                          .scales_of_page = call.scales.stride(0),
-                          .scales_of_head = call.scales.stride(2),
-                          .rows = new_rows<T>(call),
-                          .count = count,
-                          .not_finite = std::numeric_limits<float>::quiet_NaN()},
-           context.stream);
+  if (call.k.elements() == 0) return;
+  with_floating(call.k.dtype(), [&]<typename T>(std::type_identity<T>) {
+    const auto launch_all = [&]<bool kHalves>(std::bool_constant<kHalves>) {
+      if (call.key_scales.defined()) return launch_append_codes<T, kHalves>(call, context.stream);
+      launch_append<T, kHalves>(call, context.stream);
+    };
+    if (call.convention == Rotary::Convention::kHalves) return launch_all(std::true_type{});
+    launch_all(std::false_type{});
   });
 }
 

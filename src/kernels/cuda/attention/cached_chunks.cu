@@ -3,10 +3,12 @@
 // cache once. Its warps take 16 keys each in turn. A lane reads 16 consecutive bytes of a key or a
 // value and uses them as its pairs of fragments, with channels in another order
 // (tensor_cores.cuh): nothing but the sums of the warps passes through shared memory.
+#include "kernels/cuda/attention/arrivals.cuh"
 #include "kernels/cuda/attention/cached_chunks.h"
 #include "kernels/cuda/attention/cached_grid.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/scratch.h"
+#include "kernels/cuda/vector.cuh"
 
 namespace piton::cuda {
 namespace {
@@ -16,12 +18,14 @@ constexpr int kChunkWarps = 4;
 constexpr int kTileQueries = 16;
 constexpr int kStepKeys = 16;
 
-// What blocks leave of their chunks: of each row and head, sums over keys of exp(score - largest)
-// times the value, `largest`, and the sum of these weights.
+// What blocks leave of their chunks for the last one of a text, a key head and its queries: of each
+// row and head, sums over keys of exp(score - largest) times the value, `largest`, and the sum of
+// these weights.
 struct ChunkSums {
   float* values;   // [n, a, chunks, d]
   float* softmax;  // [n, a, chunks, 2]
   std::int64_t chunks;
+  unsigned* arrivals;  // of blockIdx.y and blockIdx.z
 };
 
 template <typename T, bool kCoded>
@@ -30,6 +34,7 @@ struct ChunkGrid {
   ChunkSums sums;
   std::int64_t heads;
   std::int64_t key_heads;
+  std::int64_t first_sample;  // of the launch
 };
 
 // Part `of` another softmax with the largest score `most`.
@@ -115,7 +120,7 @@ constexpr int kSumPitch = 16 * kSteps + 1;  // the odd length spreads rows over 
 
 template <int kSteps>
 constexpr std::size_t chunk_shared_bytes() {
-  return sizeof(float) * kChunkWarps * kTileQueries * (kSumPitch<kSteps> + 2);
+  return sizeof(float) * kChunkWarps * kTileQueries * (kSumPitch<kSteps> + 2) + sizeof(unsigned);
 }
 
 // What a warp leaves in shared memory, of its lane's rows.
@@ -147,9 +152,10 @@ __device__ void leave_sums(const float (&sums)[2 * kSteps][4], const StepSoftmax
   }
 }
 
-// Adds what the warps have left, in order, and stores it: as the result if there is one chunk.
+// Adds what the warps have left, in order, and stores it: as the result if the text has one chunk.
 template <typename T, int kSteps, bool kCoded>
-__device__ void store_sums(const ChunkGrid<T, kCoded>& grid, const ChunkQueries& queries) {
+__device__ void store_sums(const ChunkGrid<T, kCoded>& grid, const ChunkQueries& queries,
+                           std::int64_t chunks) {
   const CachedGrid<T, kCoded>& of = grid.of;
   const float* values = shared_array<float>();
   const float* ends = values + kChunkWarps * kTileQueries * kSumPitch<kSteps>;
@@ -170,7 +176,7 @@ __device__ void store_sums(const ChunkGrid<T, kCoded>& grid, const ChunkQueries&
     }
     const std::int64_t row = queries.first_row + queries.row(query);
     const std::int64_t head = queries.head(query);
-    if (grid.sums.chunks == 1) {
+    if (chunks == 1) {
       of.out[row * of.out_stride + head * of.out_head_stride + c] =
           narrow<T>(sum == 0 ? 0.0F : value / sum);
       if (c == 0 && of.lse != nullptr) of.lse[head * of.lse_rows + row] = lse_of(largest, sum);
@@ -183,6 +189,76 @@ __device__ void store_sums(const ChunkGrid<T, kCoded>& grid, const ChunkQueries&
       grid.sums.softmax[2 * place + 1] = sum;
     }
   }
+}
+
+// Merges the chunks of the block's queries, in order: a warp finds the largest score of a query,
+// then a thread has four channels of one.
+template <typename T, bool kCoded>
+__device__ void merge_chunks(const ChunkGrid<T, kCoded>& grid, const ChunkQueries& queries,
+                             std::int64_t chunks) {
+  constexpr int kChannels = 4;
+  const CachedGrid<T, kCoded>& of = grid.of;
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const auto place = [&](int query) {
+    const std::int64_t row = queries.first_row + queries.row(query);
+    return (row * grid.heads + queries.head(query)) * grid.sums.chunks;
+  };
+  float* most = shared_array<float>();  // [kTileQueries]
+  for (int query = static_cast<int>(threadIdx.x / kWarp); query < queries.count;
+       query += kChunkWarps) {
+    const float* softmax = grid.sums.softmax + 2 * place(query);
+    float largest = kNothing;
+    for (std::int64_t chunk = lane; chunk < chunks; chunk += kWarp)
+      largest = fmaxf(largest, softmax[2 * chunk]);
+    for (int distance = kWarp / 2; distance > 0; distance /= 2)
+      largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, distance));
+    if (lane == 0) most[query] = largest;
+  }
+  __syncthreads();
+  const int d = static_cast<int>(of.d);
+  const int in_query = (d + kChannels - 1) / kChannels;
+  for (int at = static_cast<int>(threadIdx.x); at < queries.count * in_query;
+       at += kChunkWarps * kWarp) {
+    const int query = at / in_query;
+    const int first = at % in_query * kChannels;
+    const float* softmax = grid.sums.softmax + 2 * place(query);
+    const float* values = grid.sums.values + place(query) * d + first;
+    const float largest = most[query];
+    float value[kChannels] = {};
+    float sum = 0;
+#pragma unroll 4
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      Numbers<float, kChannels> numbers{};
+      if (d % kChannels == 0) {
+        numbers = load<kChannels>(values + chunk * d);
+      } else {
+        for (int i = 0; i < kChannels && first + i < d; ++i) numbers.at[i] = values[chunk * d + i];
+      }
+      const float weight = chunk_weight(softmax[2 * chunk], softmax[2 * chunk + 1], largest);
+      sum = fmaf(weight, softmax[2 * chunk + 1], sum);
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) value[i] = fmaf(weight, numbers.at[i], value[i]);
+    }
+    const std::int64_t row = queries.first_row + queries.row(query);
+    const std::int64_t head = queries.head(query);
+    if (first == 0 && of.lse != nullptr) of.lse[head * of.lse_rows + row] = lse_of(largest, sum);
+    T* out = of.out + row * of.out_stride + head * of.out_head_stride + first;
+    for (int i = 0; i < kChannels && first + i < d; ++i)
+      out[i] = narrow<T>(sum == 0 ? 0.0F : value[i] / sum);
+  }
+}
+
+// What the warps have left, of a text of `keys` keys: the last block of the text merges its chunks.
+template <typename T, int kSteps, bool kCoded>
+__device__ void finish_chunk(const ChunkGrid<T, kCoded>& grid, const ChunkQueries& queries,
+                             std::int64_t keys) {
+  const std::int64_t chunks = (keys + kChunkKeys - 1) / kChunkKeys;
+  store_sums<T, kSteps, kCoded>(grid, queries, chunks);
+  if (chunks == 1) return;
+  unsigned* last = shared_array<unsigned>(chunk_shared_bytes<kSteps>() - sizeof(unsigned));
+  unsigned* counter = grid.sums.arrivals + blockIdx.z * gridDim.y + blockIdx.y;
+  if (is_last_to_arrive(counter, static_cast<unsigned>(chunks), last))
+    merge_chunks(grid, queries, chunks);
 }
 
 // Where the keys of a step are, all in one page, and how many of them there are.
@@ -281,7 +357,7 @@ __global__ void __launch_bounds__(kChunkWarps* kWarp, 2)
   wait_for_previous();
   let_next_start();
   const CachedGrid<T, kCoded>& of = grid.of;
-  const std::int64_t sample = blockIdx.z;
+  const std::int64_t sample = grid.first_sample + blockIdx.z;
   const KeySight sight = of.sight_of_sample(sample);
   const std::int64_t begin = std::int64_t{blockIdx.x} * kChunkKeys;
   const std::int64_t first = std::int64_t{blockIdx.y} / grid.key_heads * kTileQueries;
@@ -351,77 +427,7 @@ __global__ void __launch_bounds__(kChunkWarps* kWarp, 2)
   }
   leave_sums<kSteps>(sums, softmax, queries.count);
   __syncthreads();
-  store_sums<T, kSteps, kCoded>(grid, queries);
-}
-
-template <typename T>
-struct ChunkMerge {
-  T* out;
-  std::int64_t out_stride;
-  std::int64_t out_head_stride;
-  float* lse;  // [a, n], or nullptr
-  ChunkSums sums;
-  const std::int32_t* begins;
-  const std::int32_t* lengths;
-  std::int64_t samples;
-  std::int64_t rows;
-  std::int64_t heads;
-  std::int64_t d;
-
-  // Of the sample that has this row.
-  __device__ std::int64_t chunks_of(std::int64_t row) const {
-    std::int64_t low = 0;
-    std::int64_t high = samples - 1;
-    while (low < high) {
-      const std::int64_t middle = (low + high + 1) / 2;
-      if (begins[middle] <= row) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    return (std::int64_t{lengths[low]} + kChunkKeys - 1) / kChunkKeys;
-  }
-};
-
-// A warp: a head of a row.
-template <typename T>
-__global__ void __launch_bounds__(kThreads, kBlocks) merge_chunks(ChunkMerge<T> all) {
-  wait_for_previous();
-  let_next_start();
-  const std::int64_t index = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
-  if (index >= all.rows * all.heads) return;  // the whole warp
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
-  const std::int64_t row = index / all.heads;
-  const std::int64_t head = index % all.heads;
-  const std::int64_t chunks = all.chunks_of(row);
-  const float* softmax = all.sums.softmax + 2 * index * all.sums.chunks;
-  const float* values = all.sums.values + index * all.sums.chunks * all.d;
-  float largest = kNothing;
-  for (std::int64_t chunk = lane; chunk < chunks; chunk += kWarp)
-    largest = fmaxf(largest, softmax[2 * chunk]);
-  for (int distance = kWarp / 2; distance > 0; distance /= 2)
-    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, distance));
-  constexpr int kOfLane = 128 / kWarp;
-  float value[kOfLane] = {};
-  float sum = 0;
-#pragma unroll 4
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const float weight = chunk_weight(softmax[2 * chunk], softmax[2 * chunk + 1], largest);
-    sum = fmaf(weight, softmax[2 * chunk + 1], sum);
-#pragma unroll
-    for (int i = 0; i < kOfLane; ++i) {
-      const std::int64_t c = lane + kWarp * i;
-      if (c < all.d) value[i] = fmaf(weight, values[chunk * all.d + c], value[i]);
-    }
-  }
-  if (all.lse != nullptr && lane == 0) all.lse[head * all.rows + row] = lse_of(largest, sum);
-  T* out = all.out + row * all.out_stride + head * all.out_head_stride;
-#pragma unroll
-  for (int i = 0; i < kOfLane; ++i) {
-    const std::int64_t c = lane + kWarp * i;
-    if (c < all.d) out[c] = narrow<T>(sum == 0 ? 0.0F : value[i] / sum);
-  }
+  finish_chunk<T, kSteps, kCoded>(grid, queries, sight.keys);
 }
 
 // The most rows that a text of the call can have: all texts have one.
@@ -442,35 +448,28 @@ void launch_chunks(const CachedAttention& call, const CallContext& context) {
       (most_rows(call) * (heads / key_heads) + kTileQueries - 1) / kTileQueries;
   Tensor parts;  // the values, then the softmax
   if (chunks > 1) parts = scratch(DType::kF32, {rows * heads * chunks * (d + 2)}, context);
-  const ChunkSums sums{.values = pointer<float>(parts),
-                       .softmax = pointer<float>(parts) + rows * heads * chunks * d,
-                       .chunks = chunks};
-  launch(
-      "launch of cached attention, chunks", attend_to_chunk<T, kSteps, kCoded>,
-      {.blocks = {static_cast<unsigned>(chunks), static_cast<unsigned>(key_heads * tiles),
-                  static_cast<unsigned>(call.lengths.elements())},
-       .threads = kChunkWarps * kWarp,
-       .shared_bytes = chunk_shared_bytes<kSteps>(),
-       .early = true},
-      ChunkGrid<T, kCoded>{
-          .of = cached_grid<T, kCoded>(call), .sums = sums, .heads = heads, .key_heads = key_heads},
-      stream);
-  if (chunks == 1) return;
-  launch("launch of cached attention, merge", merge_chunks<T>,
-         {.blocks = {static_cast<unsigned>((rows * heads + kWarps - 1) / kWarps), 1, 1},
-          .early = true},
-         ChunkMerge<T>{.out = pointer<T>(call.out),
-                       .out_stride = call.out.stride(0),
-                       .out_head_stride = call.out.stride(1),
-                       .lse = pointer<float>(call.lse),
-                       .sums = sums,
-                       .begins = pointer<const std::int32_t>(call.begins),
-                       .lengths = pointer<const std::int32_t>(call.lengths),
-                       .samples = call.lengths.elements(),
-                       .rows = rows,
-                       .heads = heads,
-                       .d = d},
-         stream);
+  const std::int64_t in_sample = key_heads * tiles;
+  PITON_ASSERT(in_sample <= kArrivals, "cuda: cached attention of {} heads", heads);
+  ChunkGrid<T, kCoded> grid{.of = cached_grid<T, kCoded>(call),
+                            .sums = {.values = pointer<float>(parts),
+                                     .softmax = pointer<float>(parts) + rows * heads * chunks * d,
+                                     .chunks = chunks,
+                                     .arrivals = context.arrivals},
+                            .heads = heads,
+                            .key_heads = key_heads,
+                            .first_sample = 0};
+  const std::int64_t samples = call.lengths.elements();
+  const std::int64_t at_once = kArrivals / in_sample;
+  for (; grid.first_sample < samples; grid.first_sample += at_once) {
+    const std::int64_t count = std::min(at_once, samples - grid.first_sample);
+    launch("launch of cached attention, chunks", attend_to_chunk<T, kSteps, kCoded>,
+           {.blocks = {static_cast<unsigned>(chunks), static_cast<unsigned>(in_sample),
+                       static_cast<unsigned>(count)},
+            .threads = kChunkWarps * kWarp,
+            .shared_bytes = chunk_shared_bytes<kSteps>(),
+            .early = true},
+           grid, stream);
+  }
 }
 
 }  // namespace

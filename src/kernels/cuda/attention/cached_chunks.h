@@ -1,5 +1,6 @@
 // Attention to a cache of few queries, as in decoding: the keys of a text are divided into chunks,
-// which are computed by different blocks and merged in order. Internal to this folder.
+// which are computed by different blocks and merged in order by the last of these blocks. Internal
+// to this folder.
 #pragma once
 
 #include <cuda_runtime_api.h>
