@@ -15,6 +15,7 @@
 #include "huggingface/label_head.h"
 #include "huggingface/places.h"
 #include "huggingface/read_place.h"
+#include "model/lora_targets.h"
 
 namespace piton {
 namespace {
@@ -98,12 +99,12 @@ std::string stem(const std::string& weight) {
   return weight.substr(0, weight.size() - kWeight.size());
 }
 
-// Of a linear, not of an embedding, the head or a norm.
+// Whether these are the matrices of a linear: not of an embedding, the head or a norm.
 bool is_linear(const std::vector<HfPlace>& places, const std::map<std::string, Shape>& shapes) {
   return std::ranges::all_of(places, [&](const HfPlace& place) {
-    const bool adapted =
+    const bool is_there =
         place.canonical.starts_with("layers.") || place.canonical == "pooler.weight";
-    return adapted && shapes.at(place.canonical).ndim() == 2;
+    return is_there && shapes.at(place.canonical).ndim() == 2;
   });
 }
 
@@ -160,14 +161,15 @@ std::string problem_of_adapter(const fs::path& folder) {
   return found == file.header().metadata.end() ? "" : found->second;
 }
 
-std::string linear_name(const std::vector<std::string>& canonical) {
-  PITON_ASSERT(!canonical.empty());
-  if (canonical.size() == 1) return stem(canonical[0]);
-  const std::string first = stem(canonical[0]);
-  const bool attention = first.find(".attention.") != first.npos;
-  PITON_ASSERT(canonical.size() == (attention ? 3 : 2), "{} matrices in a module with {}",
-               canonical.size(), first);
-  return first.substr(0, first.rfind('.')) + (attention ? ".qkv" : ".gate_up");
+std::optional<std::string> adapter_of_weights(const ModelConfig& model,
+                                              const std::vector<std::string>& weights) {
+  std::vector<std::string> matrices;
+  for (const std::string& weight : weights) {
+    if (!weight.ends_with(kWeight)) return std::nullopt;  // of a convolution
+    matrices.push_back(weight.substr(0, weight.size() - kWeight.size()));
+    if (!takes_adapter(model, matrices.back())) return std::nullopt;
+  }
+  return adapter_of(matrices);
 }
 
 PeftSource::PeftSource(const fs::path& folder, const ModelConfig& model, const HfFamily& family)
@@ -244,6 +246,14 @@ void PeftSource::add_module(const std::string& name, const Module& module,
     out += shapes.at(place.canonical)[0];
     canonical.push_back(place.canonical);
   }
+  const std::optional<std::string> adapted = adapter_of_weights(model, canonical);
+  if (!adapted) {
+    throw Error(Fault::kData,
+                "{}: has an adapter of {}; wanted only those of linears of attention (if it is "
+                "multi-latent, of its output), of the gated delta rule, and of MLPs that are no "
+                "experts",
+                where(), name);
+  }
   if (module.a->shape != std::vector<std::int64_t>{rank, in})
     wrong_shape(*module.a, fmt::format("[{}, {}]", rank, in));
   if (module.b->shape != std::vector<std::int64_t>{out, rank})
@@ -251,7 +261,7 @@ void PeftSource::add_module(const std::string& name, const Module& module,
   const bool magnitudes = module.magnitude != nullptr;
   if (magnitudes && module.magnitude->shape != std::vector<std::int64_t>{out})
     wrong_shape(*module.magnitude, fmt::format("[{}]", out));
-  const std::string linear = linear_name(canonical);
+  const std::string& linear = *adapted;
   adapters_.shapes[linear] = {
       .rank = rank, .scale = config_.scale_of(name), .magnitude = magnitudes};
   add({.canonical = linear + std::string(kAdapterA)}, {rank, in}, *module.a);

@@ -7,29 +7,7 @@
 // With --use-dora (Liu et al. 2024, arXiv:2402.09353) every row of W + scale B A is brought to a
 // trained length (ops/linear_adapter.h).
 //
-// Names of modules are those of Hugging Face's and of Megatron's models. A name means the same
-// linear in all of them, whatever program the weights come from:
-//
-//   adapter of        names
-//   query             q_proj
-//   key               k_proj
-//   value             v_proj
-//   all three         query_key_value linear_qkv qkv_proj c_attn W_pack wqkv
-//   attention output  o_proj dense linear_proj out_proj wo
-//   gate              gate_proj w1
-//   up                up_proj w3 c_fc
-//   gate and up       gate_up_proj
-//   up, or both       linear_fc1 dense_h_to_4h
-//   down              down_proj linear_fc2 dense_4h_to_h w2
-//   both outputs      c_proj
-//
-// Of encoders they are those of BERT, and mean what they mean in PEFT: query, key, value,
-// attention.output.dense, intermediate.dense, output.dense (of attention and of the MLP),
-// pooler.dense (RoBERTa's is in its head), dense (all four).
-//
-// An adapter of several matrices has one A for all of them. all-linear is one adapter for each
-// linear of the family as Hugging Face has it: of all three in gpt2 and bloom, of single matrices
-// in the others. Experts have no adapters, so all-linear are those of attention in such a model.
+// model/lora_targets.h has the names of modules.
 //
 // The head of a classifier is trained in full. So is a pooler that the base does not have
 // (train/run/adapter_run.h), in place of an adapter of it.

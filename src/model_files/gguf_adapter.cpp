@@ -142,18 +142,18 @@ GgufAdapterSource::GgufAdapterSource(const std::filesystem::path& path, const Mo
         where_, unknown.size(), listed(unknown));
   }
   if (modules.empty()) throw Error(Fault::kData, "{}: has no adapters", where_);
-  const std::map<std::string, Shape> shapes = shapes_of(model);
   for (const auto& [name, module] : modules)
-    add_module(file, name, module, linears.at(name), shapes);
+    add_module(file, name, module, linears.at(name), model);
 }
 
 void GgufAdapterSource::add_module(const GgufFile& file, const std::string& name,
                                    const Module& module, const std::vector<GgufPlace>& places,
-                                   const std::map<std::string, Shape>& shapes) {
+                                   const ModelConfig& model) {
   if (module.a == nullptr || module.b == nullptr) {
     throw Error(Fault::kData, "{}: {}{} is missing; is the copy complete?", where_, name,
                 module.a == nullptr ? kA : kB);
   }
+  const std::map<std::string, Shape> shapes = shapes_of(model);
   const std::int64_t in = shapes.at(places[0].canonical)[1];
   const std::int64_t rank = module.a->shape[0];
   std::int64_t out = 0;
@@ -162,9 +162,16 @@ void GgufAdapterSource::add_module(const GgufFile& file, const std::string& name
     out += shapes.at(place.canonical)[0];
     canonical.push_back(place.canonical);
   }
+  const std::optional<std::string> adapted = adapter_of_weights(model, canonical);
+  if (!adapted) {
+    throw Error(Fault::kData,
+                "{}: has an adapter of {}, whose matrices have none in Piton; wanted an adapter "
+                "without it",
+                where_, name);
+  }
   check_shape(file, *module.a, {rank, in});
   check_shape(file, *module.b, {out, rank});
-  const std::string linear = linear_name(canonical);
+  const std::string& linear = *adapted;
   adapters_.shapes[linear] = {.rank = rank,
                               .scale = alpha_ > 0 ? alpha_ / static_cast<double>(rank) : 1};
   tensors_[linear + std::string(kAdapterA)] = {{rank, in}, values_in(file, *module.a)};
