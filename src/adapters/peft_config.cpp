@@ -36,9 +36,8 @@ void refuse_variants(const HfConfig& config) {
     if (config.lists(key) && config.has(key) && config.flag(key, false))
       config.refuse(key, "false");
   }
-  for (const char* key :
-       {"layer_replication", "trainable_token_indices", "alora_invocation_tokens", "arrow_config",
-        "velora_config", "monteclora_config", "kasa_config"}) {
+  for (const char* key : {"layer_replication", "trainable_token_indices", "alora_invocation_tokens",
+                          "arrow_config", "velora_config", "monteclora_config", "kasa_config"}) {
     if (config.has(key)) config.refuse(key, "null");
   }
   // PEFT writes an empty list for models with experts.

@@ -176,6 +176,11 @@ TEST(PeftSource, KnowsRanksAndScalesOfEveryModule) {
   const Adapters phi3 = LoraFiles("phi3").adapter.adapters();
   EXPECT_EQ(phi3.find("layers.0.mlp.gate_up"), nullptr);  // layers_to_transform
   EXPECT_NE(phi3.find("layers.1.mlp.gate_up"), nullptr);
+  const Adapters next = LoraFiles("qwen3-next").adapter.adapters();
+  EXPECT_EQ(*next.find("layers.0.delta.qkv_gate"), (AdapterShape{4, 3}));
+  EXPECT_EQ(*next.find("layers.2.delta.strength_decay"), (AdapterShape{2, 6 / std::sqrt(2.0)}));
+  EXPECT_EQ(*next.find("layers.1.delta.output"), (AdapterShape{4, 2.5}));
+  EXPECT_NE(next.find("layers.3.attention.query_gate"), nullptr);
   const Adapters llama = LoraFiles("llama").adapter.adapters();
   EXPECT_EQ(llama.trained, (std::set<std::string>{"final_norm.weight", "head.weight"}));
 }
@@ -242,6 +247,33 @@ TEST(PeftSource, RefusesMagnitudesThatAreMissingOrNotAnnounced) {
   };
   EXPECT_THAT(message("qwen2_dora", false), HasSubstr("lora_magnitude_vector of model.layers"));
   EXPECT_THAT(message("llama", true), HasSubstr("use_dora of adapter_config.json is not true"));
+}
+
+// Of Qwen3-Next: layers with the gated delta rule, and experts.
+TEST(PeftSource, RefusesAdaptersOfLinearsThatTakeNone) {
+  const auto message = [](const std::string& module, std::int64_t in, std::int64_t out) {
+    const LoraFiles files("qwen3-next");
+    const SafetensorsFile golden(test::lora_folder("qwen3-next") / kPeftWeightsName);
+    std::map<std::string, Tensor> tensors;
+    for (const SafetensorsEntry& entry : golden.entries())
+      tensors[entry.name] = golden.tensor(entry.name);
+    const std::string name = "base_model.model.model.layers.0." + module;
+    tensors[name + ".lora_A.weight"] = host_tensor(DType::kF32, {4, in});
+    tensors[name + ".lora_B.weight"] = host_tensor(DType::kF32, {out, 4});
+    TempFolder folder;
+    write_safetensors(folder / kPeftWeightsName, tensors);
+    std::filesystem::copy_file(test::lora_folder("qwen3-next") / kPeftConfigName,
+                               folder / kPeftConfigName);
+    return message_of(Fault::kData,
+                      [&] { PeftSource(folder.path(), files.model(), files.family); });
+  };
+  for (const char* module : {"mlp.shared_expert.gate_proj", "mlp.gate", "linear_attn.conv1d"}) {
+    EXPECT_THAT(message(module, 32, 26),
+                HasSubstr(fmt::format("has an adapter of model.layers.0.{}; wanted only", module)));
+  }
+  // A layer of the other kind.
+  EXPECT_THAT(message("self_attn.q_proj", 32, 128),
+              HasSubstr("tensors that are no adapter of a linear of this model"));
 }
 
 // Older versions of PEFT keep the adapter's name and the wrapper of a module in the names.
