@@ -12,6 +12,7 @@
 #include "base/files/regular_file.h"
 #include "base/listed.h"
 #include "checkpoint/safetensors.h"
+#include "huggingface/hf_source.h"
 #include "huggingface/label_head.h"
 #include "huggingface/places.h"
 #include "huggingface/read_place.h"
@@ -66,14 +67,16 @@ std::string without_wrapper(const std::string& name) {
   return name.substr(0, at) + rest.substr(std::min(rest.find('.', 1), rest.rfind('.')));
 }
 
-// The places of the model by the name of their tensor, which may lack the optional prefix.
+// The places of the model by the name of their tensor, which may lack the optional prefix, or be
+// that in a model with a vision part.
 class Places {
  public:
   Places(const ModelConfig& model, const HfFamily& family) : prefix_(family.optional_prefix) {
     for (const HfPlace& place : hf_places(family, model)) by_name_[place.name].push_back(place);
   }
   // Null: there is none.
-  const std::vector<HfPlace>* find(const std::string& name) const {
+  const std::vector<HfPlace>* find(const std::string& stored) const {
+    const std::string name = name_in_language_model(stored);
     for (const std::string& full : {name, prefix_ + name}) {
       const auto found = by_name_.find(full);
       if (found != by_name_.end()) return &found->second;

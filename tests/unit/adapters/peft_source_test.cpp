@@ -303,6 +303,34 @@ TEST(PeftSource, ReadsTheNamesOfOlderVersions) {
     EXPECT_EQ(test::values_of(older, tensor), test::values_of(files.adapter, tensor));
 }
 
+// Trained with the class of the whole model, whose language model has other names. Of an adapter of
+// the vision part no tensor is left out in silence.
+TEST(PeftSource, ReadsAdaptersOfAModelWithAVisionPart) {
+  const LoraFiles files("qwen3.5");
+  const SafetensorsFile golden(test::lora_folder("qwen3.5") / kPeftWeightsName);
+  const std::string prefix = "base_model.model.model.";
+  std::map<std::string, Tensor> tensors;
+  for (const SafetensorsEntry& entry : golden.entries()) {
+    tensors[prefix + "language_model." + entry.name.substr(prefix.size())] =
+        golden.tensor(entry.name);
+  }
+  TempFolder folder;
+  std::filesystem::copy_file(test::lora_folder("qwen3.5") / kPeftConfigName,
+                             folder / kPeftConfigName);
+  write_safetensors(folder / kPeftWeightsName, tensors);
+  PeftSource whole(folder.path(), files.model(), files.family);
+  LoraFiles same("qwen3.5");
+  EXPECT_EQ(whole.adapters(), same.adapter.adapters());
+  for (const CanonicalTensor& tensor : same.adapter.tensors(TensorKind::kWeight))
+    EXPECT_EQ(test::values_of(whole, tensor), test::values_of(same.adapter, tensor));
+  tensors[prefix + "visual.blocks.0.attn.proj.lora_A.weight"] = host_tensor(DType::kF32, {4, 8});
+  write_safetensors(folder / kPeftWeightsName, tensors);
+  EXPECT_THAT(
+      message_of(Fault::kData, [&] { PeftSource(folder.path(), files.model(), files.family); }),
+      HasSubstr("no adapter of a linear of this model, and no part of it (1): "
+                "base_model.model.model.visual.blocks.0.attn.proj.lora_A.weight"));
+}
+
 // Also to find out whether the adapter makes a reward model.
 TEST(PeftSource, ReadsNoConfigurationOutsideOfItsFolder) {
   TempFolder folder;
