@@ -16,7 +16,6 @@
 #include "huggingface/label_head.h"
 #include "huggingface/places.h"
 #include "huggingface/read_place.h"
-#include "model/lora_targets.h"
 
 namespace piton {
 namespace {
@@ -164,13 +163,11 @@ std::string problem_of_adapter(const fs::path& folder) {
   return found == file.header().metadata.end() ? "" : found->second;
 }
 
-std::optional<std::string> adapter_of_weights(const ModelConfig& model,
-                                              const std::vector<std::string>& weights) {
+std::optional<std::string> adapter_of_weights(const std::vector<std::string>& weights) {
   std::vector<std::string> matrices;
   for (const std::string& weight : weights) {
     if (!weight.ends_with(kWeight)) return std::nullopt;  // of a convolution
     matrices.push_back(weight.substr(0, weight.size() - kWeight.size()));
-    if (!takes_adapter(model, matrices.back())) return std::nullopt;
   }
   return adapter_of(matrices);
 }
@@ -249,13 +246,10 @@ void PeftSource::add_module(const std::string& name, const Module& module,
     out += shapes.at(place.canonical)[0];
     canonical.push_back(place.canonical);
   }
-  const std::optional<std::string> adapted = adapter_of_weights(model, canonical);
+  const std::optional<std::string> adapted = adapter_of_weights(canonical);
   if (!adapted) {
-    throw Error(Fault::kData,
-                "{}: has an adapter of {}; wanted only those of linears of attention (if it is "
-                "multi-latent, of its output), of the gated delta rule, and of MLPs that are no "
-                "experts",
-                where(), name);
+    throw Error(Fault::kData, "{}: has an adapter of {}; wanted adapters of linears", where(),
+                name);
   }
   if (module.a->shape != std::vector<std::int64_t>{rank, in})
     wrong_shape(*module.a, fmt::format("[{}, {}]", rank, in));

@@ -14,9 +14,8 @@
 // the rows of the module.
 //
 // What is adapted is decided by the tensors of the file, not by target_modules. Error(kData) names
-// the file and the tensor: one that is no part of the model, or of a linear that takes no adapter
-// (model/lora_targets.h), has another shape or rank than the configuration says, or lacks its
-// partner.
+// the file and the tensor: one that is no part of the model, has another shape or rank than the
+// configuration says, or lacks its partner.
 #pragma once
 
 #include <filesystem>
@@ -115,9 +114,8 @@ class PeftSource final : public TensorSource {
 };
 
 // The adapter of these matrices together (nn/adapters.h: "layers.3.attention.qkv"); nullopt: they
-// have none (takes_adapter), or do not share one. `weights`: canonical names
+// share none, or are no matrices of a linear. `weights`: canonical names
 // ("layers.3.attention.query.weight").
-std::optional<std::string> adapter_of_weights(const ModelConfig& model,
-                                              const std::vector<std::string>& weights);
+std::optional<std::string> adapter_of_weights(const std::vector<std::string>& weights);
 
 }  // namespace piton

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "base/error.h"
 #include "model/label_head.h"
 
 namespace piton {
@@ -102,13 +103,20 @@ bool layer_has(const ModelConfig& config, std::int64_t layer, const std::string&
   return is_in("mlp.") && !config.has_experts(layer);
 }
 
-bool takes_adapter(const ModelConfig& config, const std::string& matrix) {
+void check_computed(const ModelConfig& config, const Adapters& adapters, const std::string& where) {
   constexpr std::string_view kLayers = "layers.";
-  if (!matrix.starts_with(kLayers)) return config.encoder && matrix == kPooler;
-  const std::size_t end = matrix.find('.', kLayers.size());
-  std::int64_t layer = 0;
-  std::from_chars(matrix.data() + kLayers.size(), matrix.data() + end, layer);
-  return layer_has(config, layer, matrix.substr(end + 1));
+  for (const auto& [name, shape] : adapters.shapes) {
+    if (name == kPooler) continue;
+    PITON_ASSERT(name.starts_with(kLayers), "{}", name);
+    const std::size_t end = name.find('.', kLayers.size());
+    std::int64_t layer = 0;
+    std::from_chars(name.data() + kLayers.size(), name.data() + end, layer);
+    if (layer_has(config, layer, name.substr(end + 1))) continue;
+    throw Error(Fault::kData,
+                "{}: has an adapter of {}, which can only be merged into the model; give what "
+                "piton convert --load BASE --lora-load {} --to hf writes",
+                where, name, where);
+  }
 }
 
 }  // namespace piton

@@ -44,6 +44,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "nn/adapters.h"
 
 namespace piton {
 
@@ -56,8 +57,8 @@ std::map<std::string, std::vector<std::string>> lora_targets(const ModelConfig& 
 // Whether layer `layer` has the linear of this adapter ("delta.qkv").
 bool layer_has(const ModelConfig& config, std::int64_t layer, const std::string& adapter);
 
-// Whether this matrix ("layers.3.attention.query") can have an adapter: experts, their routers, and
-// the linears of latent attention before its output have none.
-bool takes_adapter(const ModelConfig& config, const std::string& matrix);
+// Throws Error(kData) for adapters that the model has, and does not compute: of experts, what is
+// next to them, and latent attention before its output. Merging needs no check. `where`: the files.
+void check_computed(const ModelConfig& config, const Adapters& adapters, const std::string& where);
 
 }  // namespace piton

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "adapters/merged_source.h"
 #include "adapters/peft_source.h"
 #include "base/error.h"
 #include "base/listed.h"
@@ -142,18 +141,18 @@ GgufAdapterSource::GgufAdapterSource(const std::filesystem::path& path, const Mo
         where_, unknown.size(), listed(unknown));
   }
   if (modules.empty()) throw Error(Fault::kData, "{}: has no adapters", where_);
+  const std::map<std::string, Shape> shapes = shapes_of(model);
   for (const auto& [name, module] : modules)
-    add_module(file, name, module, linears.at(name), model);
+    add_module(file, name, module, linears.at(name), shapes);
 }
 
 void GgufAdapterSource::add_module(const GgufFile& file, const std::string& name,
                                    const Module& module, const std::vector<GgufPlace>& places,
-                                   const ModelConfig& model) {
+                                   const std::map<std::string, Shape>& shapes) {
   if (module.a == nullptr || module.b == nullptr) {
     throw Error(Fault::kData, "{}: {}{} is missing; is the copy complete?", where_, name,
                 module.a == nullptr ? kA : kB);
   }
-  const std::map<std::string, Shape> shapes = shapes_of(model);
   const std::int64_t in = shapes.at(places[0].canonical)[1];
   const std::int64_t rank = module.a->shape[0];
   std::int64_t out = 0;
@@ -162,13 +161,9 @@ void GgufAdapterSource::add_module(const GgufFile& file, const std::string& name
     out += shapes.at(place.canonical)[0];
     canonical.push_back(place.canonical);
   }
-  const std::optional<std::string> adapted = adapter_of_weights(model, canonical);
-  if (!adapted) {
-    throw Error(Fault::kData,
-                "{}: has an adapter of {}, whose matrices have none in Piton; wanted an adapter "
-                "without it",
-                where_, name);
-  }
+  const std::optional<std::string> adapted = adapter_of_weights(canonical);
+  if (!adapted)
+    throw Error(Fault::kData, "{}: has an adapter of {}; wanted adapters of linears", where_, name);
   check_shape(file, *module.a, {rank, in});
   check_shape(file, *module.b, {out, rank});
   const std::string& linear = *adapted;

@@ -45,7 +45,7 @@ class GgufAdapterSource final : public TensorSource {
     const GgufTensor* b = nullptr;
   };
   void add_module(const GgufFile& file, const std::string& name, const Module& module,
-                  const std::vector<GgufPlace>& places, const ModelConfig& model);
+                  const std::vector<GgufPlace>& places, const std::map<std::string, Shape>& shapes);
 
   std::string where_;
   double alpha_ = 0;

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/files/files.h"
+#include "model/lora_targets.h"
 #include "optim/learning_rate.h"
 #include "support/errors.h"
 #include "support/golden_lora.h"
@@ -250,7 +251,7 @@ TEST(PeftSource, RefusesMagnitudesThatAreMissingOrNotAnnounced) {
 }
 
 // Of Qwen3-Next: layers with the gated delta rule, and experts.
-TEST(PeftSource, RefusesAdaptersOfLinearsThatTakeNone) {
+TEST(PeftSource, RefusesAdaptersOfWhatIsNoLinearOfTheLayer) {
   const auto message = [](const std::string& module, std::int64_t in, std::int64_t out) {
     const LoraFiles files("qwen3-next");
     const SafetensorsFile golden(test::lora_folder("qwen3-next") / kPeftWeightsName);
@@ -264,16 +265,21 @@ TEST(PeftSource, RefusesAdaptersOfLinearsThatTakeNone) {
     write_safetensors(folder / kPeftWeightsName, tensors);
     std::filesystem::copy_file(test::lora_folder("qwen3-next") / kPeftConfigName,
                                folder / kPeftConfigName);
-    return message_of(Fault::kData,
-                      [&] { PeftSource(folder.path(), files.model(), files.family); });
+    return message_of(Fault::kData, [&] {
+      const PeftSource source(folder.path(), files.model(), files.family);
+      check_computed(files.model(), source.adapters(), "adapter");
+    });
   };
-  for (const char* module : {"mlp.shared_expert.gate_proj", "mlp.gate", "linear_attn.conv1d"}) {
-    EXPECT_THAT(message(module, 32, 26),
-                HasSubstr(fmt::format("has an adapter of model.layers.0.{}; wanted only", module)));
-  }
-  // A layer of the other kind.
+  EXPECT_THAT(message("linear_attn.conv1d", 4, 44),
+              HasSubstr("has an adapter of model.layers.0.linear_attn.conv1d; wanted adapters of "
+                        "linears"));
   EXPECT_THAT(message("self_attn.q_proj", 32, 128),
               HasSubstr("tensors that are no adapter of a linear of this model"));
+  // Of the model, but only merged into it.
+  EXPECT_THAT(message("mlp.shared_expert.gate_proj", 32, 26),
+              HasSubstr("adapter: has an adapter of layers.0.mlp.shared.gate, which can only be "
+                        "merged into the model; give what piton convert"));
+  EXPECT_THAT(message("mlp.gate", 32, 6), HasSubstr("adapter of layers.0.mlp.router, which can"));
 }
 
 // Older versions of PEFT keep the adapter's name and the wrapper of a module in the names.
