@@ -13,7 +13,7 @@
 #include "generate/source_texts.h"
 #include "huggingface/files/quantized_matrix.h"
 #include "model/label_head.h"
-#include "model/lora_targets.h"
+#include "model/lora_options.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"

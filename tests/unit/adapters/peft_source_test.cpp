@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "base/files/files.h"
-#include "model/lora_targets.h"
+#include "model/lora_options.h"
 #include "optim/learning_rate.h"
 #include "support/errors.h"
 #include "support/golden_lora.h"
