@@ -299,8 +299,7 @@ TEST(LoraStages, MayHaveNoAdapter) {
 }
 
 // `plan` counts the memory of adapters, and no gradients and moments of frozen parameters.
-TEST(LoraMemory, IsWhatThePlanPredictsAndStaysTheSame) {
-  const ModelConfig model = small("llama-tiny");
+void expect_planned_memory(const ModelConfig& model) {
   for (RunLayout layout : half(0)) {
     SCOPED_TRACE(layout.name);
     layout.adapters = adapters(model, {"all-linear"}, {"norms"});
@@ -331,6 +330,14 @@ TEST(LoraMemory, IsWhatThePlanPredictsAndStaysTheSame) {
     expect_near(of_kind(planned, MemoryKind::kOptimizer), of_kind(counted, MemoryKind::kOptimizer),
                 0.03);
   }
+}
+
+TEST(LoraMemory, IsWhatThePlanPredictsAndStaysTheSame) {
+  expect_planned_memory(small("llama-tiny"));
+}
+
+TEST(LoraMemory, IsWhatThePlanPredictsWhereLayersHaveStates) {
+  expect_planned_memory(with_states("qwen3_5"));
 }
 
 // Muon gathers the direction of a matrix over its ranks, CAdam the maxima of rows. B has another
