@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <numeric>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/listed.h"
@@ -25,18 +23,6 @@ std::vector<double> read_box(TensorSource& source, const std::string& name, cons
 }
 
 }  // namespace
-
-std::vector<std::string> matrices_of(const std::string& linear) {
-  const auto parts = [&](std::string_view end, std::initializer_list<const char*> names) {
-    std::vector<std::string> list;
-    for (const char* name : names)
-      list.push_back(linear.substr(0, linear.size() - end.size()) + name);
-    return list;
-  };
-  if (linear.ends_with(".qkv")) return parts(".qkv", {".query", ".key", ".value"});
-  if (linear.ends_with(".gate_up")) return parts(".gate_up", {".gate", ".up"});
-  return {linear};
-}
 
 std::map<std::string, Shape> adapter_tensors(const Adapters& adapters,
                                              const std::map<std::string, Shape>& model) {

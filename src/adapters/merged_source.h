@@ -51,8 +51,4 @@ class MergedSource final : public TensorSource {
 std::map<std::string, Shape> adapter_tensors(const Adapters& adapters,
                                              const std::map<std::string, Shape>& model);
 
-// The matrices of the linear or matrix of this name: of "layers.3.attention.qkv" query, key and
-// value.
-std::vector<std::string> matrices_of(const std::string& linear);
-
 }  // namespace piton

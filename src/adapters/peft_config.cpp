@@ -36,11 +36,13 @@ void refuse_variants(const HfConfig& config) {
     if (config.lists(key) && config.has(key) && config.flag(key, false))
       config.refuse(key, "false");
   }
-  for (const char* key : {"layer_replication", "target_parameters", "trainable_token_indices",
-                          "alora_invocation_tokens", "arrow_config", "velora_config",
-                          "monteclora_config", "kasa_config"}) {
+  for (const char* key : {"layer_replication", "trainable_token_indices", "alora_invocation_tokens",
+                          "arrow_config", "velora_config", "monteclora_config", "kasa_config"}) {
     if (config.has(key)) config.refuse(key, "null");
   }
+  // PEFT writes an empty list for models with experts.
+  if (config.has("target_parameters") && !config.words("target_parameters").empty())
+    config.refuse("target_parameters", "null");
   if (config.word("bias", "none") != "none") config.refuse("bias", "\"none\"");
   if (config.word("peft_type") != "LORA") config.refuse("peft_type", "\"LORA\"");
 }

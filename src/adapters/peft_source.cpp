@@ -12,6 +12,7 @@
 #include "base/files/regular_file.h"
 #include "base/listed.h"
 #include "checkpoint/safetensors.h"
+#include "huggingface/hf_source.h"
 #include "huggingface/label_head.h"
 #include "huggingface/places.h"
 #include "huggingface/read_place.h"
@@ -65,14 +66,16 @@ std::string without_wrapper(const std::string& name) {
   return name.substr(0, at) + rest.substr(std::min(rest.find('.', 1), rest.rfind('.')));
 }
 
-// The places of the model by the name of their tensor, which may lack the optional prefix.
+// The places of the model by the name of their tensor, which may lack the optional prefix, or be
+// that in a model with a vision part.
 class Places {
  public:
   Places(const ModelConfig& model, const HfFamily& family) : prefix_(family.optional_prefix) {
     for (const HfPlace& place : hf_places(family, model)) by_name_[place.name].push_back(place);
   }
   // Null: there is none.
-  const std::vector<HfPlace>* find(const std::string& name) const {
+  const std::vector<HfPlace>* find(const std::string& stored) const {
+    const std::string name = name_in_language_model(stored);
     for (const std::string& full : {name, prefix_ + name}) {
       const auto found = by_name_.find(full);
       if (found != by_name_.end()) return &found->second;
@@ -98,12 +101,12 @@ std::string stem(const std::string& weight) {
   return weight.substr(0, weight.size() - kWeight.size());
 }
 
-// Of a linear, not of an embedding, the head or a norm.
+// Whether these are the matrices of a linear: not of an embedding, the head or a norm.
 bool is_linear(const std::vector<HfPlace>& places, const std::map<std::string, Shape>& shapes) {
   return std::ranges::all_of(places, [&](const HfPlace& place) {
-    const bool adapted =
+    const bool is_there =
         place.canonical.starts_with("layers.") || place.canonical == "pooler.weight";
-    return adapted && shapes.at(place.canonical).ndim() == 2;
+    return is_there && shapes.at(place.canonical).ndim() == 2;
   });
 }
 
@@ -160,14 +163,13 @@ std::string problem_of_adapter(const fs::path& folder) {
   return found == file.header().metadata.end() ? "" : found->second;
 }
 
-std::string linear_name(const std::vector<std::string>& canonical) {
-  PITON_ASSERT(!canonical.empty());
-  if (canonical.size() == 1) return stem(canonical[0]);
-  const std::string first = stem(canonical[0]);
-  const bool attention = first.find(".attention.") != first.npos;
-  PITON_ASSERT(canonical.size() == (attention ? 3 : 2), "{} matrices in a module with {}",
-               canonical.size(), first);
-  return first.substr(0, first.rfind('.')) + (attention ? ".qkv" : ".gate_up");
+std::optional<std::string> adapter_of_weights(const std::vector<std::string>& weights) {
+  std::vector<std::string> matrices;
+  for (const std::string& weight : weights) {
+    if (!weight.ends_with(kWeight)) return std::nullopt;  // of a convolution
+    matrices.push_back(weight.substr(0, weight.size() - kWeight.size()));
+  }
+  return adapter_of(matrices);
 }
 
 PeftSource::PeftSource(const fs::path& folder, const ModelConfig& model, const HfFamily& family)
@@ -244,6 +246,11 @@ void PeftSource::add_module(const std::string& name, const Module& module,
     out += shapes.at(place.canonical)[0];
     canonical.push_back(place.canonical);
   }
+  const std::optional<std::string> adapted = adapter_of_weights(canonical);
+  if (!adapted) {
+    throw Error(Fault::kData, "{}: has an adapter of {}; wanted adapters of linears", where(),
+                name);
+  }
   if (module.a->shape != std::vector<std::int64_t>{rank, in})
     wrong_shape(*module.a, fmt::format("[{}, {}]", rank, in));
   if (module.b->shape != std::vector<std::int64_t>{out, rank})
@@ -251,7 +258,7 @@ void PeftSource::add_module(const std::string& name, const Module& module,
   const bool magnitudes = module.magnitude != nullptr;
   if (magnitudes && module.magnitude->shape != std::vector<std::int64_t>{out})
     wrong_shape(*module.magnitude, fmt::format("[{}]", out));
-  const std::string linear = linear_name(canonical);
+  const std::string& linear = *adapted;
   adapters_.shapes[linear] = {
       .rank = rank, .scale = config_.scale_of(name), .magnitude = magnitudes};
   add({.canonical = linear + std::string(kAdapterA)}, {rank, in}, *module.a);

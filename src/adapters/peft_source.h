@@ -9,8 +9,9 @@
 //                                            full
 //
 // MODULE is a module of the Hugging Face model, so where its rows are follows from the places of
-// the family (huggingface/family.h). A module that holds query, key and value, or gate and up, has
-// one A for all; the rows of its B are those of its matrices.
+// the family (huggingface/family.h). A module that holds several matrices, as query, key and value
+// or gate and up, has one A for all; the rows of its B are those of its matrices, in the order of
+// the rows of the module.
 //
 // What is adapted is decided by the tensors of the file, not by target_modules. Error(kData) names
 // the file and the tensor: one that is no part of the model, has another shape or rank than the
@@ -112,8 +113,9 @@ class PeftSource final : public TensorSource {
   std::map<std::string, Place> places_;  // by canonical name
 };
 
-// The name of the linear that holds these matrices ("layers.3.attention.qkv" of query, key and
-// value), or of the one matrix. `canonical`: names of weights ("layers.3.attention.query.weight").
-std::string linear_name(const std::vector<std::string>& canonical);
+// The adapter of these matrices together (nn/adapters.h: "layers.3.attention.qkv"); nullopt: they
+// share none, or are no matrices of a linear. `weights`: canonical names
+// ("layers.3.attention.query.weight").
+std::optional<std::string> adapter_of_weights(const std::vector<std::string>& weights);
 
 }  // namespace piton

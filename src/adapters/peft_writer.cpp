@@ -41,14 +41,19 @@ struct Module {
   std::int64_t in = 0;
   std::int64_t out = 0;
 
-  bool shares_a() const {
-    return std::ranges::all_of(parts, [&](const Part& part) { return part.a == parts[0].a; });
+  // Where the ranks of each A begin: those that several parts share are there once.
+  std::map<std::string, std::int64_t> first_ranks() const {
+    std::map<std::string, std::int64_t> first;
+    std::int64_t sum = 0;
+    for (const Part& part : parts) {
+      if (first.emplace(part.a, sum).second) sum += part.shape.rank;
+    }
+    return first;
   }
   std::int64_t rank() const {
-    if (shares_a()) return parts[0].shape.rank;
-    std::int64_t sum = 0;
-    for (const Part& part : parts) sum += part.shape.rank;
-    return sum;
+    std::int64_t end = 0;
+    for (const Part& part : parts) end = std::max(end, first_ranks().at(part.a) + part.shape.rank);
+    return end;
   }
   double scale() const { return parts[0].shape.scale; }
   bool has_magnitudes() const { return parts[0].shape.magnitude; }
@@ -182,8 +187,9 @@ void add_module(const Module& module, Reader& reader, std::map<std::string, Tens
   const DType dtype = reader.find(module.parts[0].a).dtype;
   const Tensor a = zeros(dtype, {module.rank(), module.in});
   const Tensor b = zeros(dtype, {module.out, module.rank()});
-  std::int64_t first = 0;  // of the ranks of a part
+  const std::map<std::string, std::int64_t> first_ranks = module.first_ranks();
   for (const Part& part : module.parts) {
+    const std::int64_t first = first_ranks.at(part.a);
     const Tensor from_a = reader.read(part.a);
     const Tensor from_b = reader.read(part.b);
     if (from_a.shape() != Shape{part.shape.rank, module.in} ||
@@ -196,7 +202,6 @@ void add_module(const Module& module, Reader& reader, std::map<std::string, Tens
     }
     put_rows(a, from_a, 0, [&](std::int64_t row) { return first + row; });
     put_rows(b, from_b, first, [&](std::int64_t row) { return stored_row(part.place, row); });
-    if (!module.shares_a()) first += part.shape.rank;
   }
   tensors[std::string(kPeftPrefix) + module.name + ".lora_A.weight"] = a;
   tensors[std::string(kPeftPrefix) + module.name + ".lora_B.weight"] = b;

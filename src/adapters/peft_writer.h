@@ -1,11 +1,11 @@
 // Writes an adapter as a folder of PEFT: adapter_config.json and adapter_model.safetensors.
 //
 // Modules are those of the Hugging Face form of the model. One that holds several matrices has one
-// A. If only single matrices of it have adapters, their ranks are put next to each other: A is one
-// above the other, B is zero outside of the rows and columns of each, and the module's rank and
-// alpha are given in rank_pattern and alpha_pattern, so the product is the same. In the other
-// direction, an adapter of all of a linear whose matrices are separate modules is written as one
-// adapter for each, with equal A. Magnitudes (DoRA) are those of all rows of a module, so its
+// A. If they have several adapters, or some of them none, the ranks of these are put next to each
+// other: A is one above the other, B is zero outside of the rows and columns of each, and the
+// module's rank and alpha are given in rank_pattern and alpha_pattern, so the product is the same.
+// In the other direction, an adapter whose matrices are separate modules is written as one adapter
+// for each, with equal A. Magnitudes (DoRA) are those of all rows of a module, so its
 // matrices have adapters all or none.
 #pragma once
 

@@ -13,6 +13,7 @@
 #include "generate/source_texts.h"
 #include "huggingface/files/quantized_matrix.h"
 #include "model/label_head.h"
+#include "model/lora_options.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
@@ -131,10 +132,17 @@ struct Model::State {
                 place.string(), model.family);
   }
 
+  void check_computed(const OpenedAdapter& one, const OpenedModel& base,
+                      const std::filesystem::path& path) const {
+    phase(*everyone, std::nullopt,
+          [&] { piton::check_computed(base.model, one.adapters, path.string()); });
+  }
+
   // Opens the adapters of `opened`; "": none.
   void open_adapters(const std::filesystem::path& path, OpenedModel& opened) {
     if (path.empty()) return;
     adapter = open_adapter(path, opened, *everyone);
+    check_computed(*adapter, opened, path);
     take_chat_templates(*adapter, opened);
     if (adapter->tokenizer.empty()) return;
     opened.tokenizer = adapter->tokenizer;
@@ -145,6 +153,7 @@ struct Model::State {
   void open_choices(const AdapterFiles& files, OpenedModel& opened) {
     for (const auto& [name, path] : files.choices) {
       OpenedAdapter one = open_adapter(path, opened, *everyone);
+      check_computed(one, opened, path);
       if (!one.adapters.trained.empty()) {
         throw Error(Fault::kUsage,
                     "{}: trains {} in full, and adapters to choose from share all of the model's "

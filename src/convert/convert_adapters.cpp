@@ -13,6 +13,7 @@
 #include "convert/source_checks.h"
 #include "convert/target.h"
 #include "gguf/architectures.h"
+#include "gguf/gguf_header.h"
 #include "huggingface/config_keys.h"
 #include "model_files/gguf_adapter.h"
 #include "model_files/opened_adapter.h"
@@ -43,6 +44,15 @@ std::string name_for_peft(const OpenedModel& base) {
 ChatTemplateFiles templates_of(const OpenedAdapter& adapter) {
   return adapter.tokenizer.folder.empty() ? adapter.chat_templates.files
                                           : chat_templates_in(adapter.tokenizer.folder).files;
+}
+
+// With the scales that a GGUF file can hold, whose alpha (scale times rank) is fp32.
+Adapters with_scales_of_gguf(Adapters adapters) {
+  for (auto& [linear, shape] : adapters.shapes) {
+    const auto rank = static_cast<double>(shape.rank);
+    shape.scale = GgufValue::f32(shape.scale * rank).number() / rank;
+  }
+  return adapters;
 }
 
 // Writes the adapters into the draft of `target`, and opens them again.
@@ -109,7 +119,8 @@ ConvertReport convert_adapters(const Machine& machine, const ConvertOptions& opt
                        .notes = base.notes,
                        .adapter_format = to};
   if (!options.no_verify) {
-    MergedSource wanted(*base.source, *adapter.source, adapter.adapters);
+    MergedSource wanted(*base.source, *adapter.source,
+                        is_file ? with_scales_of_gguf(adapter.adapters) : adapter.adapters);
     MergedSource got(*base.source, *written.source, written.adapters);
     report.verified = verify(machine, {wanted, base.model}, {got, base.model}, progress);
     if (!report.verified->equal()) {

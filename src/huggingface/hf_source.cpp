@@ -32,19 +32,6 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-// The name that a tensor of a model with a vision part has in its language model; others as they
-// are.
-std::string name_in_language_model(const std::string& name) {
-  constexpr std::pair<std::string_view, std::string_view> kBeginnings[] = {
-      {"model.language_model.", "model."},
-      {"language_model.model.", "model."},
-      {"language_model.lm_head.", "lm_head."}};
-  for (const auto& [theirs, ours] : kBeginnings) {
-    if (name.starts_with(theirs)) return std::string(ours) + name.substr(theirs.size());
-  }
-  return name;
-}
-
 bool is_of_language_model(const std::string& name) {
   return name.starts_with("model.layers.") || name.starts_with("model.embed_tokens.") ||
          name.starts_with("model.norm.") || name.starts_with("lm_head.") ||
@@ -57,6 +44,17 @@ HfConfig read_config(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::string name_in_language_model(const std::string& name) {
+  constexpr std::pair<std::string_view, std::string_view> kBeginnings[] = {
+      {"model.language_model.", "model."},
+      {"language_model.model.", "model."},
+      {"language_model.lm_head.", "lm_head."}};
+  for (const auto& [theirs, ours] : kBeginnings) {
+    if (name.starts_with(theirs)) return std::string(ours) + name.substr(theirs.size());
+  }
+  return name;
+}
 
 bool is_huggingface_folder(const fs::path& folder) {
   std::error_code ignored;

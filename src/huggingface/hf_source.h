@@ -28,6 +28,10 @@ namespace piton {
 // Piton.
 bool is_huggingface_folder(const std::filesystem::path& folder);
 
+// The name that a tensor or module of a model with a vision part has in its language model; others
+// as they are.
+std::string name_in_language_model(const std::string& name);
+
 class HfSource final : public TensorSource {
  public:
   // Throws Error(kData) with the file, key or tensor.

@@ -108,7 +108,7 @@ BranchInitialization branch_weights(const ModelConfig& config) {
   return {.input = input_weights(config), .output = residual_weights(config)};
 }
 
-DeltaShape delta_shape(const ModelConfig& config) {
+DeltaShape delta_shape(const ModelConfig& config, const Adapters& adapters) {
   const DeltaFacts& facts = *config.delta;
   return {.hidden = config.hidden,
           .key_heads = facts.key_heads,
@@ -118,7 +118,8 @@ DeltaShape delta_shape(const ModelConfig& config) {
           .width = facts.width,
           .norm_eps = config.norm_eps,
           .output_factor = config.branch_factor,
-          .hidden_dropout = config.hidden_dropout};
+          .hidden_dropout = config.hidden_dropout,
+          .adapters = &adapters};
 }
 
 std::variant<Attention, LatentAttention, DeltaAttention> make_attention(ParameterList& parameters,
@@ -127,8 +128,8 @@ std::variant<Attention, LatentAttention, DeltaAttention> make_attention(Paramete
                                                                         const Block::Place& place,
                                                                         const Adapters& adapters) {
   if (config.has_states(place.stack.facts_of(place.index))) {
-    return DeltaAttention(parameters, shard, layer_name(place, "delta"), delta_shape(config),
-                          branch_weights(config));
+    return DeltaAttention(parameters, shard, layer_name(place, "delta"),
+                          delta_shape(config, adapters), branch_weights(config));
   }
   const std::string name = layer_name(place, "attention");
   const AttentionShape shape = attention_shape(config, place, adapters);

@@ -3,12 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -21,37 +21,46 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr const char* kPooler = "pooler";
+constexpr const char* kPooler = "pooler";  // an adapter outside of layers, of an encoder
+
+using Targets = std::map<std::string, Names>;
 
 // As PEFT finds them: every module whose name ends so.
-std::map<std::string, Names> targets_of_encoder(const ModelConfig& config) {
-  std::map<std::string, Names> targets{{"query", {"attention.query"}},
-                                       {"key", {"attention.key"}},
-                                       {"value", {"attention.value"}},
-                                       {"attention.output.dense", {"attention.output"}},
-                                       {"intermediate.dense", {"mlp.up"}},
-                                       {"output.dense", {"attention.output", "mlp.down"}},
-                                       {"dense", {"attention.output", "mlp.up", "mlp.down"}},
-                                       {"all-linear",
-                                        {"attention.query", "attention.key", "attention.value",
-                                         "attention.output", "mlp.up", "mlp.down"}}};
+Targets targets_of_encoder(const ModelConfig& config) {
+  Targets targets{{"query", {"attention.query"}},
+                  {"key", {"attention.key"}},
+                  {"value", {"attention.value"}},
+                  {"attention.output.dense", {"attention.output"}},
+                  {"intermediate.dense", {"mlp.up"}},
+                  {"output.dense", {"attention.output", "mlp.down"}},
+                  {"dense", {"attention.output", "mlp.up", "mlp.down"}},
+                  {"all-linear",
+                   {"attention.query", "attention.key", "attention.value", "attention.output",
+                    "mlp.up", "mlp.down"}}};
   if (head_has_pooler(config)) return targets;
   targets["pooler.dense"] = {kPooler};
   for (const char* name : {"dense", "all-linear"}) targets[name].emplace_back(kPooler);
   return targets;
 }
 
-// From the name of a module to the linears of a layer ("attention.query"), or to an encoder's
-// pooler. Experts have no adapters, nor have the linears of latent attention before its output, and
-// all of layers with the gated delta rule and of attention with a gate.
-std::map<std::string, Names> targets_of(const ModelConfig& config) {
-  std::map<std::string, Names> targets;
+void append(Names& names, const Names& more) {
+  names.insert(names.end(), more.begin(), more.end());
+}
+
+// The linears before the output, as the family has them in Hugging Face's form.
+Names inputs_of_delta(const ModelConfig& config) {
+  if (config.family == "qwen3_next") return {"delta.qkv_gate", "delta.strength_decay"};
+  return {"delta.qkv", "delta.gate", "delta.strength", "delta.decay"};
+}
+
+// From the name of a module to adapters of a layer (nn/adapters.h: "attention.query", "mlp.down"),
+// of which a layer has some, and to kPooler.
+Targets lora_targets(const ModelConfig& config) {
+  if (config.encoder) return targets_of_encoder(config);
+  Targets targets;
   const auto add = [&](std::initializer_list<const char*> names, Names linears) {
     if (config.experts)
       std::erase_if(linears, [](const std::string& one) { return one.starts_with("mlp."); });
-    // Most layers have others, and a query is one module with its gate.
-    if (config.delta || config.output_gate)
-      std::erase_if(linears, [](const std::string& one) { return one.starts_with("attention."); });
     if (config.latent) {
       std::erase_if(linears, [](const std::string& one) {
         return one.starts_with("attention.") && one != "attention.output";
@@ -61,12 +70,13 @@ std::map<std::string, Names> targets_of(const ModelConfig& config) {
       if (!linears.empty()) targets[name] = linears;
     }
   };
-  if (config.encoder) return targets_of_encoder(config);
+  const std::string query = config.output_gate ? "attention.query_gate" : "attention.query";
+  const std::string qkv = config.output_gate ? "attention.qkv_gate" : "attention.qkv";
   const std::string up = config.gated ? "mlp.gate_up" : "mlp.up";
-  add({"q_proj"}, {"attention.query"});
+  add({"q_proj"}, {query});
   add({"k_proj"}, {"attention.key"});
   add({"v_proj"}, {"attention.value"});
-  add({"query_key_value", "linear_qkv", "qkv_proj", "c_attn", "W_pack", "wqkv"}, {"attention.qkv"});
+  add({"query_key_value", "linear_qkv", "qkv_proj", "c_attn", "W_pack", "wqkv"}, {qkv});
   add({"o_proj", "dense", "linear_proj", "out_proj", "wo"}, {"attention.output"});
   if (config.gated) {
     add({"gate_proj", "w1"}, {"mlp.gate"});
@@ -77,12 +87,33 @@ std::map<std::string, Names> targets_of(const ModelConfig& config) {
   add({"down_proj", "linear_fc2", "dense_4h_to_h", "w2"}, {"mlp.down"});
   add({"c_proj"}, {"attention.output", "mlp.down"});
   const bool fused = config.family == "gpt2" || config.family == "bloom";
-  Names all =
-      fused ? Names{"attention.qkv"} : Names{"attention.query", "attention.key", "attention.value"};
-  all.insert(all.end(), {"attention.output", "mlp.up", "mlp.down"});
-  if (config.gated) all.push_back("mlp.gate");
+  Names all = fused ? Names{qkv} : Names{query, "attention.key", "attention.value"};
+  append(all, {"attention.output", "mlp.up", "mlp.down"});
+  if (config.gated) all.emplace_back("mlp.gate");
+  if (config.state_layers() > 0) {
+    add({"in_proj_qkv"}, {"delta.qkv"});
+    add({"in_proj_qkvz"}, {"delta.qkv_gate"});
+    add({"in_proj_z"}, {"delta.gate"});
+    add({"in_proj_b"}, {"delta.strength"});
+    add({"in_proj_a"}, {"delta.decay"});
+    add({"in_proj_ba"}, {"delta.strength_decay"});
+    add({"in_proj"}, {"delta.input"});
+    add({"out_proj"}, {"delta.output"});
+    append(all, inputs_of_delta(config));
+    all.emplace_back("delta.output");
+  }
   add({"all-linear"}, all);
   return targets;
+}
+
+// Whether layer `layer` has the linear of this adapter ("delta.qkv").
+bool layer_has(const ModelConfig& config, std::int64_t layer, const std::string& adapter) {
+  const auto is_in = [&](std::string_view block) { return adapter.starts_with(block); };
+  if (is_in("delta.")) return config.has_states(layer);
+  if (is_in("attention.")) {
+    return !config.has_states(layer) && (!config.latent || adapter == "attention.output");
+  }
+  return is_in("mlp.") && !config.has_experts(layer);
 }
 
 // From the name of a module to the beginnings of canonical names, in a layer or outside of one.
@@ -105,7 +136,7 @@ const std::map<std::string, Names>& modules() {
     add({"token_type_embeddings"}, {"embedding.type."});
     add({"norms", "LayerNorm"},
         {"embedding.norm.", "attention_norm.", "mlp_norm.", "final_norm.", "attention.end_norm.",
-         "mlp.end_norm.", "attention.query_norm.", "attention.key_norm."});
+         "mlp.end_norm.", "attention.query_norm.", "attention.key_norm.", "delta.norm."});
     return list;
   }();
   return kModules;
@@ -153,7 +184,7 @@ Names tensors_of_module(const ModelConfig& config, const std::string& module) {
 
 // The linears of a layer that get an adapter.
 std::set<std::string> linears_of(const ModelConfig& config, const Names& target_modules) {
-  const std::map<std::string, Names> targets = targets_of(config);
+  const Targets targets = lora_targets(config);
   std::set<std::string> linears;
   for (const std::string& target : target_modules) {
     const auto found = targets.find(target);
@@ -166,26 +197,21 @@ std::set<std::string> linears_of(const ModelConfig& config, const Names& target_
     if (found == targets.end()) {
       throw Error(
           Fault::kUsage, "--lora-target-modules: this model has no {}{}; wanted some of {}", target,
-          config.delta || config.output_gate
-              ? ", and the gated delta rule and attention with a gate have no adapters yet"
-          : config.latent  ? ", and of multi-latent attention the output alone has adapters yet"
+          config.latent    ? ", and of multi-latent attention the output alone has adapters yet"
           : config.experts ? ", and experts have no adapters yet"
                            : "",
           fmt::join(names_of(targets), ", "));
     }
     linears.insert(found->second.begin(), found->second.end());
   }
-  using Overlap = std::pair<const char*, std::array<const char*, 3>>;
-  for (const auto& [whole, parts] :
-       {Overlap{"attention.qkv", {"attention.query", "attention.key", "attention.value"}},
-        Overlap{"mlp.gate_up", {"mlp.gate", "mlp.up", "mlp.up"}}}) {
-    for (const char* part : parts) {
-      if (linears.contains(whole) && linears.contains(part)) {
-        throw Error(Fault::kUsage,
-                    "--lora-target-modules: got {}, which gives {} two adapters, its own and one "
-                    "that it shares; leave one of the names out",
-                    fmt::join(target_modules, " "), part);
-      }
+  std::set<std::string> adapted;
+  for (const std::string& linear : linears) {
+    for (const std::string& matrix : matrices_of(linear)) {
+      if (adapted.insert(matrix).second) continue;
+      throw Error(Fault::kUsage,
+                  "--lora-target-modules: got {}, which gives {} two adapters; leave one of the "
+                  "names out",
+                  fmt::join(target_modules, " "), matrix);
     }
   }
   return linears;
@@ -240,7 +266,7 @@ PatternEntry<Number> pattern_entry(const char* flag, const std::string& text,
     if (!entry.layer || name.find('.') == std::string_view::npos) return refuse(form);
     name.remove_prefix(name.find('.') + 1);
   }
-  const std::map<std::string, Names> targets = targets_of(config);
+  const Targets targets = lora_targets(config);
   const auto found = targets.find(std::string(name));
   if (found == targets.end())
     return refuse(fmt::format("some of {} before the \"=\"", fmt::join(names_of(targets), ", ")));
@@ -270,16 +296,17 @@ Number number_of(const std::vector<PatternEntry<Number>>& entries, std::int64_t 
   return found == entries.end() ? usual : found->value;
 }
 
+// The layer (outside of layers -1) and the linear of an adapter.
+using LayerLinears = std::set<std::pair<std::int64_t, std::string>>;
+
 // Refuses an entry that names no adapter: it would be ignored.
 template <typename Number>
 void check_names(const char* flag, const std::vector<PatternEntry<Number>>& entries,
-                 const std::set<std::int64_t>& layers, const std::set<std::string>& linears) {
+                 const LayerLinears& adapted) {
   for (const PatternEntry<Number>& entry : entries) {
-    const bool names = std::ranges::any_of(layers, [&](std::int64_t layer) {
-      return std::ranges::any_of(
-          linears, [&](const std::string& linear) { return entry.names(layer, linear); });
-    });
-    if (names) continue;
+    if (std::ranges::any_of(adapted,
+                            [&](const auto& one) { return entry.names(one.first, one.second); }))
+      continue;
     throw Error(Fault::kUsage,
                 "{}: got {}, which names no adapter of this run; --lora-target-modules and "
                 "--lora-layers-to-transform say which there are",
@@ -303,33 +330,52 @@ std::set<std::int64_t> layers_of(const LoraOptions& options, const ModelConfig& 
   return layers;
 }
 
+// Throws for a name of linears that only other layers have: it would be ignored.
+LayerLinears adapted_by(const LoraOptions& options, const ModelConfig& config) {
+  const Targets targets = lora_targets(config);
+  const std::set<std::string> linears = linears_of(config, options.target_modules);
+  const std::set<std::int64_t> layers = layers_of(options, config);
+  LayerLinears adapted;
+  for (const std::int64_t layer : layers) {
+    for (const std::string& linear : linears) {
+      if (layer_has(config, layer, linear)) adapted.emplace(layer, linear);
+    }
+  }
+  // As in PEFT, a module outside of layers has none if some layers are named.
+  if (linears.contains(kPooler) && options.layers.empty()) adapted.emplace(-1, kPooler);
+  for (const std::string& target : options.target_modules) {
+    const Names& of_target = targets.at(target);
+    if (std::ranges::any_of(adapted, [&](const auto& one) {
+          return std::ranges::count(of_target, one.second) > 0;
+        }))
+      continue;
+    throw Error(Fault::kUsage,
+                "--lora-target-modules: got {}, which none of the layers {} has; leave it out, or "
+                "name other layers with --lora-layers-to-transform",
+                target, fmt::join(layers, ", "));
+  }
+  return adapted;
+}
+
 std::map<std::string, AdapterShape> shapes_of(const LoraOptions& options,
                                               const ModelConfig& config) {
   constexpr const char* kRanks = "--lora-rank-pattern";
   constexpr const char* kAlphas = "--lora-alpha-pattern";
-  const std::set<std::string> linears = linears_of(config, options.target_modules);
-  const std::set<std::int64_t> layers = layers_of(options, config);
+  const LayerLinears adapted = adapted_by(options, config);
   const auto ranks = pattern_of<std::int64_t>(kRanks, options.rank_pattern, config);
   const auto alphas = pattern_of<double>(kAlphas, options.alpha_pattern, config);
-  check_names(kRanks, ranks, layers, linears);
-  check_names(kAlphas, alphas, layers, linears);
+  check_names(kRanks, ranks, adapted);
+  check_names(kAlphas, alphas, adapted);
   for (const auto& entry : ranks) check_rank(kRanks, entry.value);
   for (const auto& entry : alphas) check_positive(kAlphas, entry.value);
-  const auto shape_of = [&](std::int64_t layer, const std::string& linear) {
+  std::map<std::string, AdapterShape> shapes;
+  for (const auto& [layer, linear] : adapted) {
     const std::int64_t rank = number_of(ranks, layer, linear, options.rank);
     const double alpha = number_of(alphas, layer, linear, options.alpha);
-    return AdapterShape{
+    const std::string name = layer < 0 ? linear : fmt::format("layers.{}.{}", layer, linear);
+    shapes[name] = {
         .rank = rank, .scale = options.scale(rank, alpha), .magnitude = options.use_dora};
-  };
-  std::map<std::string, AdapterShape> shapes;
-  for (const std::int64_t layer : layers) {
-    for (const std::string& linear : linears) {
-      if (linear != kPooler)
-        shapes[fmt::format("layers.{}.{}", layer, linear)] = shape_of(layer, linear);
-    }
   }
-  // As in PEFT, a module outside of layers has none if some layers are named.
-  if (linears.contains(kPooler) && options.layers.empty()) shapes[kPooler] = shape_of(-1, kPooler);
   return shapes;
 }
 
@@ -366,6 +412,22 @@ Adapters LoraOptions::resolve(const ModelConfig& config) const {
   for (const std::string& tensor : label_tensors(config)) adapters.trained.insert(tensor);
   if (adapters.trained.contains("pooler.weight")) adapters.shapes.erase(kPooler);
   return adapters;
+}
+
+void check_computed(const ModelConfig& config, const Adapters& adapters, const std::string& where) {
+  constexpr std::string_view kLayers = "layers.";
+  for (const auto& [name, shape] : adapters.shapes) {
+    if (name == kPooler) continue;
+    PITON_ASSERT(name.starts_with(kLayers), "{}", name);
+    const std::size_t end = name.find('.', kLayers.size());
+    std::int64_t layer = 0;
+    std::from_chars(name.data() + kLayers.size(), name.data() + end, layer);
+    if (layer_has(config, layer, name.substr(end + 1))) continue;
+    throw Error(Fault::kData,
+                "{}: has an adapter of {}, which can only be merged into the model; give what "
+                "piton convert --load BASE --lora-load {} --to hf writes",
+                where, name, where);
+  }
 }
 
 }  // namespace piton

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "adapters/merged_source.h"
 #include "adapters/peft_source.h"
 #include "base/error.h"
 #include "base/listed.h"
@@ -162,9 +161,12 @@ void GgufAdapterSource::add_module(const GgufFile& file, const std::string& name
     out += shapes.at(place.canonical)[0];
     canonical.push_back(place.canonical);
   }
+  const std::optional<std::string> adapted = adapter_of_weights(canonical);
+  if (!adapted)
+    throw Error(Fault::kData, "{}: has an adapter of {}; wanted adapters of linears", where_, name);
   check_shape(file, *module.a, {rank, in});
   check_shape(file, *module.b, {out, rank});
-  const std::string linear = linear_name(canonical);
+  const std::string& linear = *adapted;
   adapters_.shapes[linear] = {.rank = rank,
                               .scale = alpha_ > 0 ? alpha_ / static_cast<double>(rank) : 1};
   tensors_[linear + std::string(kAdapterA)] = {{rank, in}, values_in(file, *module.a)};

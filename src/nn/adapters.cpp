@@ -1,9 +1,49 @@
 #include "nn/adapters.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 namespace piton {
 namespace {
+
+// Matrices of a block ("layers.3.attention") that can share A.
+struct MatrixSet {
+  std::string_view block;  // its last word
+  std::string_view name;
+  std::array<std::string_view, 6> names;  // of the matrices, then empty ones
+
+  std::span<const std::string_view> matrices() const {
+    return {names.begin(), std::ranges::find(names, "")};
+  }
+};
+
+constexpr MatrixSet kSets[] = {
+    {"attention", "qkv", {"query", "key", "value"}},
+    {"attention", "query_gate", {"query", "gate"}},
+    {"attention", "qkv_gate", {"query", "key", "value", "gate"}},
+    {"mlp", "gate_up", {"gate", "up"}},
+    {"delta", "qkv", {"query", "key", "value"}},
+    {"delta", "qkv_gate", {"query", "key", "value", "gate"}},
+    {"delta", "strength_decay", {"strength", "decay"}},
+    {"delta", "input", {"query", "key", "value", "gate", "strength", "decay"}},
+};
+
+// "layers.3.attention.query" as the block and the rest.
+struct NameInBlock {
+  std::string_view block;
+  std::string_view name;
+
+  explicit NameInBlock(std::string_view all) : block(all), name(all) {
+    const std::size_t dot = all.rfind('.');
+    block = dot == all.npos ? "" : all.substr(0, dot);
+    if (dot != all.npos) name = all.substr(dot + 1);
+  }
+  bool is_in(const MatrixSet& set) const { return block.substr(block.rfind('.') + 1) == set.block; }
+  std::string other(std::string_view matrix) const {
+    return std::string(block) + "." + std::string(matrix);
+  }
+};
 
 template <typename Condition>
 std::vector<Parameter*> those(const std::vector<Parameter*>& parameters, Condition&& condition) {
@@ -34,6 +74,30 @@ void Adapters::freeze(const std::vector<Parameter*>& parameters) const {
     if (given() && (parameter->name.ends_with(kAdapterB) || parameter->shape.ndim() == 1))
       parameter->rate_group = RateGroup::kAdapterOutputs;
   }
+}
+
+std::vector<std::string> matrices_of(const std::string& adapter) {
+  const NameInBlock whole(adapter);
+  for (const MatrixSet& set : kSets) {
+    if (set.name != whole.name || !whole.is_in(set)) continue;
+    std::vector<std::string> matrices;
+    for (const std::string_view matrix : set.matrices()) matrices.push_back(whole.other(matrix));
+    return matrices;
+  }
+  return {adapter};
+}
+
+std::optional<std::string> adapter_of(const std::vector<std::string>& matrices) {
+  if (matrices.size() == 1) return matrices[0];
+  const NameInBlock first(matrices.at(0));
+  for (const MatrixSet& set : kSets) {
+    if (!first.is_in(set) || set.matrices().size() != matrices.size()) continue;
+    const bool has_all = std::ranges::all_of(set.matrices(), [&](std::string_view matrix) {
+      return std::ranges::count(matrices, first.other(matrix)) == 1;
+    });
+    if (has_all) return first.other(set.name);
+  }
+  return std::nullopt;
 }
 
 std::string choice_prefix(std::size_t choice) { return "choice " + std::to_string(choice) + ": "; }

@@ -1,13 +1,24 @@
 // The adapters of a model: which linears have one, and which parameters of the model itself are
 // trained with them (ops/linear/linear_adapter.h has the formula).
 //
-// An adapter belongs to one canonical matrix, or to all of a column linear, whose matrices then
-// share its A: query, key and value, or gate and up. Its tensors are canonical as well:
+// An adapter belongs to one canonical matrix, or to several of a column linear, which then share
+// its A. Its tensors are canonical as well:
 //
 //   adapter of           A [r, in]                        B [out, r]
 //   one matrix           layers.3.attention.query.lora_a  layers.3.attention.query.lora_b
-//   all of a linear      layers.3.attention.qkv.lora_a    layers.3.attention.query.lora_b, and .key
+//   several              layers.3.attention.qkv.lora_a    layers.3.attention.query.lora_b, and .key
 //                                                         and .value
+//
+// Those that several matrices can share, under the names of these sets:
+//
+//   attention.qkv           query, key, value
+//   attention.query_gate    query and its gate (AttentionShape::output_gate)
+//   attention.qkv_gate      all four
+//   mlp.gate_up             gate, up
+//   delta.qkv               query, key, value
+//   delta.qkv_gate          query, key, value, gate
+//   delta.strength_decay    strength, decay
+//   delta.input             all six
 //
 // A is drawn uniformly within 1 / sqrt(in) (PEFT: Kaiming's with a = sqrt 5), B is 0, so a new
 // adapter changes nothing. An adapter with magnitudes (DoRA) has one for each row of each matrix,
@@ -17,6 +28,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -59,6 +71,12 @@ struct Adapters {
   // Sets Parameter::trainable of each, and the rate_group of what follows B.
   void freeze(const std::vector<Parameter*>& parameters) const;
 };
+
+// The matrices that the adapter of this name is of: those of a set in the table above, else the one
+// matrix itself.
+std::vector<std::string> matrices_of(const std::string& adapter);
+// The other way, for matrices in any order; nullopt: no adapter is of just these.
+std::optional<std::string> adapter_of(const std::vector<std::string>& matrices);
 
 // Before the names of all tensors of one of Adapters::choices: "choice 3: ".
 std::string choice_prefix(std::size_t choice);

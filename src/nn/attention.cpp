@@ -28,11 +28,13 @@ bool attends_to_cache(const AttentionInput& input) {
   return input.cache && !input.places.query_reach.defined();
 }
 
+// The gate is next to the query, because both can share an adapter.
 std::vector<RowPart> projected_parts(const std::string& name, const AttentionShape& shape) {
   std::vector<RowPart> parts{{name + ".query", shape.heads * shape.head_size},
                              {name + ".key", shape.groups * shape.head_size},
                              {name + ".value", shape.groups * shape.head_size}};
-  if (shape.output_gate) parts.push_back({name + ".gate", shape.heads * shape.head_size});
+  if (shape.output_gate)
+    parts.insert(parts.begin(), {name + ".gate", shape.heads * shape.head_size});
   return parts;
 }
 
@@ -115,8 +117,13 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   const std::int64_t groups = shape_.groups / shard_.size();
   const std::int64_t d = shape_.head_size;
   std::vector<std::int64_t> widths{heads * d, groups * d, groups * d};
-  if (shape_.output_gate) widths.push_back(heads * d);
-  const std::vector<Value> parts = split_columns(context, qkv_.forward(context, x), widths);
+  if (shape_.output_gate) widths.insert(widths.begin(), heads * d);
+  std::vector<Value> parts = split_columns(context, qkv_.forward(context, x), widths);
+  Value gate;
+  if (shape_.output_gate) {
+    gate = parts.front();
+    parts.erase(parts.begin());
+  }
   RotarySettings turn = input.rotary;
   turn.convention = shape_.rotary;
   RotarySettings turn_in_cache;
@@ -142,7 +149,7 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
 
   Value mixed =
       attend_by(context, {shard_, shape_, attention_site_, sinks_}, rows, input, turn_in_cache);
-  if (shape_.output_gate) mixed = gated(context, mixed, parts[3], ActivationKind::kSigmoid);
+  if (shape_.output_gate) mixed = gated(context, mixed, gate, ActivationKind::kSigmoid);
   return output_.forward(context, mixed, &residual,
                          {shape_.hidden_dropout, site_key(context.seed, output_site_),
                           shard_.residual_rows(context.rows, residual.tensor.dim(0))});

@@ -38,7 +38,8 @@ DeltaAttention::DeltaAttention(ParameterList& parameters, const Shard& shard,
                         {name + ".strength", shape.value_heads},
                         {name + ".decay", shape.value_heads}},
               .in = shape.hidden,
-              .initialization = initialization.input}),
+              .initialization = initialization.input,
+              .adapters = shape.adapters}),
       filters_([&] {
         Parameter filters =
             row_split_parameter(shard, name + ".filters",
@@ -64,7 +65,8 @@ DeltaAttention::DeltaAttention(ParameterList& parameters, const Shard& shard,
               {.out = shape.hidden,
                .in = shape.value_heads * shape.value_size,
                .factor = shape.output_factor,
-               .initialization = initialization.output}) {}
+               .initialization = initialization.output,
+               .adapters = shape.adapters}) {}
 
 Value DeltaAttention::forward(Context& context, const Value& x, const Value& residual,
                               const AttentionInput& input) const {

@@ -25,7 +25,8 @@ struct DeltaShape {
   std::int64_t width = 0;        // w, of the convolution
   double norm_eps = 0;
   double output_factor = 1;
-  double hidden_dropout = 0;  // probability
+  double hidden_dropout = 0;           // probability
+  const Adapters* adapters = nullptr;  // of both linears; read by the constructor; null: none
 
   // Channels of q, k and v of all ranks.
   std::int64_t convolved() const { return 2 * key_heads * key_size + value_heads * value_size; }

@@ -101,17 +101,22 @@ LayerAdapter column_adapter(const NewAdapters& of, const std::string& name,
   return adapter;
 }
 
-std::vector<LayerAdapter> column_adapters(const NewAdapters& of, const std::string& name,
-                                          const ColumnLinearShape& shape) {
-  if (of.adapters.find(name) != nullptr) return {column_adapter(of, name, shape.parts, shape.in)};
+// Of parts next to each other: what has an adapter is one range of the columns of y.
+std::vector<LayerAdapter> column_adapters(const NewAdapters& of, const ColumnLinearShape& shape) {
   std::vector<LayerAdapter> adapters;
-  std::int64_t first = 0;
-  for (const RowPart& part : shape.parts) {
-    if (of.adapters.find(part.name) != nullptr) {
-      adapters.push_back(column_adapter(of, part.name, {part}, shape.in));
-      adapters.back().first_output = first;
+  std::int64_t first_output = 0;
+  for (auto first = shape.parts.begin(); first != shape.parts.end(); ++first) {
+    std::vector<RowPart> parts;
+    std::vector<std::string> matrices;
+    for (auto last = first; last != shape.parts.end(); ++last) {
+      parts.push_back(*last);
+      matrices.push_back(last->name);
+      const std::optional<std::string> name = adapter_of(matrices);
+      if (!name || of.adapters.find(*name) == nullptr) continue;
+      adapters.push_back(column_adapter(of, *name, parts, shape.in));
+      adapters.back().first_output = first_output;
     }
-    first += part.out / of.shard.size();
+    first_output += first->out / of.shard.size();
   }
   return adapters;
 }
@@ -249,9 +254,8 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
     bias_ = &parameters.add(row_split_parameter(shard, name + ".bias", biases, 0, {}));
     bias_->contributions += 1;
   }
-  adapters_ = made_adapters(parameters, shard, shape.adapters, [&](const NewAdapters& of) {
-    return column_adapters(of, name, shape);
-  });
+  adapters_ = made_adapters(parameters, shard, shape.adapters,
+                            [&](const NewAdapters& of) { return column_adapters(of, shape); });
 }
 
 SplitWeight ColumnLinear::split() const {

@@ -27,8 +27,10 @@ struct LayerAdapter {
 };
 
 struct ColumnLinearShape {
-  std::vector<RowPart> parts;  // canonical matrices, fused into one local tensor; their rows: f
-  std::int64_t in = 0;         // h
+  // Canonical matrices, fused into one local tensor; their rows: f. Those that share an adapter
+  // (nn/adapters.h) are next to each other.
+  std::vector<RowPart> parts;
+  std::int64_t in = 0;  // h
   bool bias = false;
   Initialization initialization;       // of the weight
   const Adapters* adapters = nullptr;  // read by the constructor; null: none

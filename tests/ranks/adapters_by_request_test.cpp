@@ -36,16 +36,30 @@ ModelConfig model() {
   return model;
 }
 
-Adapters choice(std::vector<std::string> targets, std::int64_t rank, bool dora) {
+// Every second layer has the gated delta rule, the others attention with a gate.
+ModelConfig model_with_states() {
+  ModelConfig config = model();
+  config.family = "qwen3_5";
+  config.delta = {
+      .attention_every = 2, .key_heads = 4, .value_heads = 8, .key_size = 6, .value_size = 5};
+  config.output_gate = true;
+  return config;
+}
+
+Adapters choice(const ModelConfig& model, std::vector<std::string> targets, std::int64_t rank,
+                bool dora) {
   LoraOptions options;
   options.target_modules = std::move(targets);
+  if (model.delta && options.target_modules[0] != "all-linear")
+    options.target_modules.insert(options.target_modules.end(), {"in_proj_qkvz", "in_proj_b"});
   options.rank = rank;
   options.use_dora = dora;
-  return options.resolve(model());
+  return options.resolve(model);
 }
 
 // The tokens of requests of each adapter and of none, all at the same time.
-std::vector<std::vector<std::int32_t>> texts(World& world, const ReadLayout& layout) {
+std::vector<std::vector<std::int32_t>> texts(World& world, const ReadLayout& layout,
+                                             const ModelConfig& model) {
   HostDevice device;
   SilentLog log;
   ThreadPool pool(1);
@@ -53,11 +67,11 @@ std::vector<std::vector<std::int32_t>> texts(World& world, const ReadLayout& lay
   Arena arena(device);
   const auto stream = device.make_stream();
   Mesh mesh(world, layout.mesh);
-  const Adapters choices{.choices = {choice({"all-linear"}, 4, false),
-                                     choice({"qkv_proj", "down_proj"}, 2, false),
-                                     choice({"q_proj", "up_proj", "o_proj"}, 3, true)}};
+  const Adapters choices{.choices = {choice(model, {"all-linear"}, 4, false),
+                                     choice(model, {"qkv_proj", "down_proj"}, 2, false),
+                                     choice(model, {"q_proj", "up_proj", "o_proj"}, 3, true)}};
   Session session({world, device, *kernels, arena, *stream, pool, log}, mesh,
-                  {.model = model(),
+                  {.model = model,
                    .layout = {.vocabulary_multiple = 16},
                    .zero_stage = layout.zero,
                    .seed = 5,
@@ -65,13 +79,13 @@ std::vector<std::vector<std::int32_t>> texts(World& world, const ReadLayout& lay
                    .adapters = choices});
   session.initialize();
   test::draw_adapters(session, *stream);
-  Inference inference(session.context(false), session.pipeline(), mesh, model());
+  Inference inference(session.context(false), session.pipeline(), mesh, model);
   const auto engine = make_batched_engine(inference, {.prompt_tokens = 30});
   for (const std::int64_t length : {70, 12}) {
     for (std::int64_t adapter = -1; adapter < 3; ++adapter) {
       DecodingRequest request{.sampling = {.max_new_tokens = 10, .greedy = true}};
       for (std::int64_t i = 0; i < length; ++i)
-        request.prompt.push_back(test::token(3, i, model().vocabulary));
+        request.prompt.push_back(test::token(3, i, model.vocabulary));
       if (adapter >= 0) request.adapter = adapter;
       engine->submit(std::move(request));
     }
@@ -81,19 +95,26 @@ std::vector<std::vector<std::int32_t>> texts(World& world, const ReadLayout& lay
     for (const DecodingEvent& event : engine->step())
       all[static_cast<std::size_t>(event.request)].push_back(event.token.id);
   }
-  EXPECT_EQ(engine->counts().reused_tokens, 4 * 11) << "each from the text of its adapter";
+  EXPECT_EQ(engine->counts().reused_tokens, model.delta ? 0 : 4 * 11)
+      << "each from the text of its adapter";
   return all;
 }
 
-TEST(AdaptersByRequestOnRanks, HaveTheTokensOfOneProcess) {
+void expect_texts_of_one_process(const ModelConfig& model) {
   HostDevice device;
   const auto world = make_single_world(device);
-  const auto wanted = texts(*world, {"one process", MeshSizes()});
+  const auto wanted = texts(*world, {"one process", MeshSizes()}, model);
   for (std::size_t i = 1; i < 4; ++i) EXPECT_NE(wanted[i], wanted[0]) << i;
   for (const ReadLayout& layout : layouts(ranks::world().size())) {
     SCOPED_TRACE(layout.name);
-    EXPECT_EQ(texts(ranks::world(), layout), wanted);
+    EXPECT_EQ(texts(ranks::world(), layout, model), wanted);
   }
+}
+
+TEST(AdaptersByRequestOnRanks, HaveTheTokensOfOneProcess) { expect_texts_of_one_process(model()); }
+
+TEST(AdaptersByRequestOnRanks, HaveTheTokensOfOneProcessWhereLayersHaveStates) {
+  expect_texts_of_one_process(model_with_states());
 }
 
 }  // namespace

@@ -80,6 +80,18 @@ std::vector<RunLayout> half(std::size_t first) {
   return test::sampled(layouts(ranks::world().size()), 2, first);
 }
 
+// Every second layer has the gated delta rule, the others attention with a gate.
+ModelConfig with_states(const char* family) {
+  ModelConfig model = preset("llama-tiny");
+  model.family = family;
+  model.delta = {
+      .attention_every = 2, .key_heads = 4, .value_heads = 8, .key_size = 6, .value_size = 5};
+  model.output_gate = true;
+  model.vocabulary = 101;
+  model.norm_eps = 1e-3;  // norms of heads do not divide by nearly 0
+  return model;
+}
+
 ModelConfig small(const std::string& name) {
   ModelConfig model = preset(name);
   model.vocabulary = 101;
@@ -243,6 +255,32 @@ TEST_P(Lora, MayHaveMagnitudesUnderDropout) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Lora, testing::Values("gpt2-tiny", "llama-tiny"));
 
+// Heads of both kinds of layers are split over the tensor ranks: those of a query with their gate,
+// those of keys with their values, gates, strengths and decays.
+TEST(LoraOfStates, HasTheLossesGradientsAndValuesOfOneProcess) {
+  for (const char* family : {"qwen3_5", "qwen3_next"}) {
+    SCOPED_TRACE(family);
+    const ModelConfig model = with_states(family);
+    compare(model, adapters(model, {"all-linear"}), half(model.family == "qwen3_5" ? 0 : 1));
+  }
+}
+
+TEST(LoraOfStates, MayShareAOverAllOfALinear) {
+  const ModelConfig model = with_states("qwen3_5");
+  compare(model, adapters(model, {"linear_qkv", "in_proj", "out_proj"}, {"norms"}), half(1));
+}
+
+TEST(LoraOfStates, MayHaveMagnitudes) {
+  const ModelConfig model = with_states("qwen3_next");
+  LoraOptions options;
+  options.target_modules = {"q_proj",   "in_proj_qkv", "in_proj_ba",
+                            "out_proj", "o_proj",      "linear_fc1"};
+  options.rank = 4;
+  options.dropout = 0.2;
+  options.use_dora = true;
+  compare(model, options.resolve(model), half(0));
+}
+
 // One end of the model has no trained parameter; gradients still pass to the other end.
 TEST(LoraStages, MayHaveNoAdapter) {
   const ModelConfig model = small("llama-tiny");
@@ -261,8 +299,7 @@ TEST(LoraStages, MayHaveNoAdapter) {
 }
 
 // `plan` counts the memory of adapters, and no gradients and moments of frozen parameters.
-TEST(LoraMemory, IsWhatThePlanPredictsAndStaysTheSame) {
-  const ModelConfig model = small("llama-tiny");
+void expect_planned_memory(const ModelConfig& model) {
   for (RunLayout layout : half(0)) {
     SCOPED_TRACE(layout.name);
     layout.adapters = adapters(model, {"all-linear"}, {"norms"});
@@ -293,6 +330,14 @@ TEST(LoraMemory, IsWhatThePlanPredictsAndStaysTheSame) {
     expect_near(of_kind(planned, MemoryKind::kOptimizer), of_kind(counted, MemoryKind::kOptimizer),
                 0.03);
   }
+}
+
+TEST(LoraMemory, IsWhatThePlanPredictsAndStaysTheSame) {
+  expect_planned_memory(small("llama-tiny"));
+}
+
+TEST(LoraMemory, IsWhatThePlanPredictsWhereLayersHaveStates) {
+  expect_planned_memory(with_states("qwen3_5"));
 }
 
 // Muon gathers the direction of a matrix over its ranks, CAdam the maxima of rows. B has another

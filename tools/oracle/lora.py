@@ -11,15 +11,18 @@ does not; gradients clipped to norm 1) on the batches `batches`. gradients.safet
 names of adapter_model.safetensors. B is drawn at random, so that no gradient is 0. The cases of QLoRA, nf4 and nf4_dora,
 are computed in float32 by bitsandbytes (0.50.2) on the CPU, over the model nf4_base, which `golden` writes too: its sizes
 are multiples of the 64 weights that have one scale. `loraplus` writes a line for each case: name, ratio, then the losses
-and norms of the ten steps by create_loraplus_optimizer, without weight decay. `compare` loads each folder NAME-* that
+and norms of the ten steps by create_loraplus_optimizer, without weight decay. `compare` loads each folder NAME-* of a case that
 Piton has written into PEFT and holds the logits against those of the case.
 """
+import contextlib
 import datetime
+import importlib
 import importlib.metadata as metadata
 import json
 import pathlib
 import shutil
 import sys
+import unittest.mock
 
 import peft
 import torch
@@ -42,6 +45,15 @@ CASES = {
                        modules_to_save=["model.norm"]),
     # The head is the table of the embedding; both names are in the file.
     "qwen2_tied": dict(target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True),
+    # The gated delta rule, whose matrices are next to each other in the one family, and interleaved by heads of keys in
+    # the other; attention with a gate, interleaved with the query by heads.
+    "qwen3.5": dict(target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "in_proj_qkv", "in_proj_z", "in_proj_b",
+                                    "in_proj_a", "out_proj", "gate_proj", "down_proj"], modules_to_save=["model.norm"]),
+    "qwen3-next": dict(target_modules=["q_proj", "v_proj", "o_proj", "in_proj_qkvz", "in_proj_ba", "out_proj"],
+                       use_rslora=True, rank_pattern={"in_proj_ba": 2}, alpha_pattern={"layers.1.linear_attn.out_proj": 5}),
+    "qwen3.5_dora": dict(target_modules=["q_proj", "v_proj", "in_proj_qkv", "in_proj_b", "in_proj_a", "out_proj"],
+                         use_dora=True),
+    "qwen3-next_dora": dict(target_modules=["q_proj", "o_proj", "in_proj_qkvz", "in_proj_ba"], use_dora=True),
     "nf4": dict(target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
     "nf4_dora": dict(target_modules=["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"], use_dora=True),
 }
@@ -87,8 +99,29 @@ def base(name):
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=torch.float32))
     model = transformers.AutoModelForCausalLM.from_pretrained(base_folder(name), dtype=torch.float32,
-                                                              attn_implementation="eager", **more)
+                                                              attn_implementation="eager", experts_implementation="eager",
+                                                              **more)
     return model.eval()
+
+
+class Float64Torch:
+    """The module torch, whose float32 is float64."""
+    float32 = float = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+@contextlib.contextmanager
+def in_float64(name):
+    """Qwen's models compute norms, the gated delta rule and the router in float32, whatever the type of the weights. The
+    norms of heads of small models divide by small numbers, so here too all is float64."""
+    with contextlib.ExitStack() as stack:
+        for family in ("qwen3_5", "qwen3_next") if name.startswith(("qwen3.5", "qwen3-next")) else ():
+            module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+            stack.enter_context(unittest.mock.patch.object(module, "torch", Float64Torch()))
+            stack.enter_context(unittest.mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
+        yield
 
 
 def exact(name, model):
@@ -160,10 +193,11 @@ def golden(folder, names):
         tokens = torch.arange(3, 43)[None] * 7 % 131
         if not is_quantized(name):
             tokens = load_file(base_folder(name) / "expected.safetensors")["tokens"].long()[None]
-        with torch.no_grad():
-            logits = model(tokens).logits[0]
-        loss = loss_of(model, tokens)
-        loss.backward()
+        with in_float64(name):
+            with torch.no_grad():
+                logits = model(tokens).logits[0]
+            loss = loss_of(model, tokens)
+            loss.backward()
         gradients = {saved_name(key): parameter.grad.float().contiguous()
                      for key, parameter in model.named_parameters() if parameter.requires_grad}
         tied = {"base_model.model.lm_head.weight"} if CASES[name].get("ensure_weight_tying") else set()
@@ -171,7 +205,8 @@ def golden(folder, names):
         save_file(gradients, out / "gradients.safetensors", metadata=origin)
         torch.manual_seed(11)
         batches = torch.randint(0, model.config.vocab_size, (10, 2, 25))
-        losses, norms = steps(model, batches)
+        with in_float64(name):
+            losses, norms = steps(model, batches)
         save_file({"tokens": tokens[0].to(torch.int32), "logits": logits.float().contiguous(),
                    "loss": loss.detach().reshape(1), "batches": batches.to(torch.int32), "losses": losses,
                    "norms": norms}, out / "expected.safetensors", metadata=origin)
@@ -192,10 +227,12 @@ def loraplus(folder, ratio=16):
 def compare(folder):
     good = True
     for written in sorted(pathlib.Path(folder).iterdir()):
-        name = written.name.split("-")[0]
+        name = written.name.rsplit("-", 1)[0]
+        if name not in CASES:  # of labels
+            continue
         expected = load_file(GOLDEN / name / "expected.safetensors")
         model = exact(name, peft.PeftModel.from_pretrained(base(name), written).eval())
-        with torch.no_grad():
+        with torch.no_grad(), in_float64(name):
             logits = model(expected["tokens"].long()[None]).logits[0]
         worst = float((logits - expected["logits"]).abs().max())
         good &= worst < 2e-5

@@ -242,6 +242,9 @@ if(NOT gguf_logits STREQUAL run_logits)
 endif()
 expect(RUN ${tune} ${lora} --lora-load ${WORK}/adapter.gguf --save ${WORK}/gguf-further CODE 0
   ERR "a new run from the adapters of [^ ]*/adapter.gguf")
+# Also if fp32 rounds its alpha: 8 / sqrt(3) times 3.
+expect(RUN ${tune} --lora-target-modules q_proj --lora-r 3 --lora-alpha 8 --use-rslora --save ${WORK}/stable CODE 0)
+expect(RUN convert --load ${WORK}/stable --save ${WORK}/stable.gguf --to gguf-lora CODE 0 OUT "verified: ")
 expect(RUN convert --load ${WORK}/run --save ${WORK}/none --to gguf-lora CODE 2 ERR "--save: got .*/none, wanted NAME.gguf for --to gguf-lora")
 expect(RUN convert --load ${base} --save ${WORK}/base.gguf CODE 0)
 expect(RUN score --load ${base} --lora-load ${WORK}/base.gguf --ids-file ${WORK}/ids.json CODE 3

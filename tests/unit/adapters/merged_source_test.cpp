@@ -24,7 +24,7 @@ TEST(MergedSource, GivesTheLogitsOfPeft) {
                  {mesh, machine.device, machine.arena, *machine.stream});
     EXPECT_LT(test::largest_distance(test::logits_of(session, files.model(), files.tokens()),
                                      test::values(files.expected.tensor("logits"))),
-              1e-4)
+              test::loses_digits(name) ? 1e-3 : 1e-4)
         << name;
   }
 }

@@ -189,6 +189,32 @@ TEST(PeftWriter, WritesAnAdapterOfSeveralModulesForEach) {
   expect_same_product("qwen2", adapters, true);
 }
 
+// What is one module of Qwen3-Next is several of Qwen 3.5, and the other way round.
+TEST(PeftWriter, WritesAdaptersOfTheGatedDeltaRuleForTheModulesOfEachFamily) {
+  Adapters adapters;
+  adapters.shapes = {{"layers.0.delta.qkv", {3, 0.7}},      {"layers.0.delta.gate", {2, 0.7}},
+                     {"layers.1.delta.strength", {2, 1.5}}, {"layers.1.delta.qkv_gate", {4, 0.5}},
+                     {"layers.2.delta.input", {3, 0.5}},    {"layers.2.delta.output", {2, 1}},
+                     {"layers.3.attention.gate", {2, 1}}};
+  for (const char* name : {"qwen3.5", "qwen3-next"}) expect_same_product(name, adapters, false);
+  adapters.shapes["layers.3.attention.qkv_gate"] = {4, 2};
+  adapters.shapes.erase("layers.3.attention.gate");
+  for (const char* name : {"qwen3.5", "qwen3-next"}) expect_same_product(name, adapters, true);
+}
+
+// One A of query, key and value, and one of the gate: the rank of the module is the sum of two.
+TEST(PeftWriter, WritesASharedAOnceInAModule) {
+  LoraFiles files("qwen3-next");
+  Adapters adapters;
+  adapters.shapes = {{"layers.0.delta.qkv", {3, 1}}, {"layers.0.delta.gate", {2, 1}}};
+  GivenTensors given = random_adapter(adapters, files.model());
+  TempFolder folder;
+  write_peft(folder.path(), given,
+             {.model = files.model(), .family = files.family, .adapters = adapters});
+  const PeftSource written(folder.path(), files.model(), files.family);
+  EXPECT_EQ(written.adapters().find("layers.0.delta.qkv_gate")->rank, 5);
+}
+
 TEST(PeftWriter, RefusesModulesOfTwoScales) {
   LoraFiles files("gpt2");
   Adapters adapters;

@@ -17,30 +17,34 @@ using test::oracle;
 using test::prompt_of;
 using test::Texts;
 
-Adapters adapters_of(std::vector<std::string> targets, std::int64_t rank, bool dora = false) {
+Adapters adapters_of(const ModelConfig& model, std::vector<std::string> targets, std::int64_t rank,
+                     bool dora = false) {
   LoraOptions options;
   options.target_modules = std::move(targets);
   options.rank = rank;
   options.use_dora = dora;
-  return options.resolve(test::small_model());
+  return options.resolve(model);
 }
 
 // Separate matrices, one A for query, key and value, and with magnitudes.
-std::vector<Adapters> choices() {
-  return {adapters_of({"all-linear"}, 4), adapters_of({"qkv_proj", "down_proj"}, 2),
-          adapters_of({"q_proj", "up_proj", "o_proj"}, 3, true)};
+std::vector<Adapters> choices(const ModelConfig& model = test::small_model()) {
+  std::vector<std::string> shared{"qkv_proj", "down_proj"};
+  std::vector<std::string> some{"q_proj", "up_proj", "o_proj"};
+  if (model.delta) {
+    shared.insert(shared.end(), {"in_proj_qkvz", "in_proj_ba"});
+    some.insert(some.end(), {"in_proj_qkv", "in_proj_b", "out_proj"});
+  }
+  return {adapters_of(model, {"all-linear"}, 4), adapters_of(model, shared, 2),
+          adapters_of(model, some, 3, true)};
 }
 
 struct Adapted : test::HostMachine {
-  explicit Adapted(const Adapters& adapters, std::uint64_t label = 0)
+  explicit Adapted(const Adapters& adapters, std::uint64_t label = 0,
+                   const ModelConfig& model = test::small_model())
       : mesh(*world, MeshSizes{}),
         session(machine, mesh,
-                {.model = test::small_model(),
-                 .seed = 3,
-                 .use = SessionUse::kInference,
-                 .adapters = adapters}),
-        inference(init(session, *stream, label).context(false), session.pipeline(), mesh,
-                  test::small_model()) {}
+                {.model = model, .seed = 3, .use = SessionUse::kInference, .adapters = adapters}),
+        inference(init(session, *stream, label).context(false), session.pipeline(), mesh, model) {}
   static Session& init(Session& session, Stream& stream, std::uint64_t label) {
     session.initialize();
     test::draw_adapters(session, stream, label);
@@ -67,10 +71,12 @@ std::vector<DecodingRequest> requests_of_adapters() {
 }
 
 // Of the models that have one adapter, or none.
-std::vector<std::vector<std::int32_t>> texts_alone(const std::vector<DecodingRequest>& requests) {
+std::vector<std::vector<std::int32_t>> texts_alone(const std::vector<DecodingRequest>& requests,
+                                                   const ModelConfig& model) {
   std::vector<std::unique_ptr<Adapted>> alone;
-  alone.push_back(std::make_unique<Adapted>(Adapters()));
-  for (std::size_t i = 0; i < 3; ++i) alone.push_back(std::make_unique<Adapted>(choices()[i], i));
+  alone.push_back(std::make_unique<Adapted>(Adapters(), 0, model));
+  for (std::size_t i = 0; i < 3; ++i)
+    alone.push_back(std::make_unique<Adapted>(choices(model)[i], i, model));
   std::vector<std::vector<std::int32_t>> all;
   for (const DecodingRequest& request : requests) {
     const auto model = static_cast<std::size_t>(request.adapter.value_or(-1) + 1);
@@ -79,15 +85,15 @@ std::vector<std::vector<std::int32_t>> texts_alone(const std::vector<DecodingReq
   return all;
 }
 
-TEST(AdaptersByRequest, GiveEachTextTheTokensOfItsAdapterAlone) {
+void expect_texts_of_adapters_alone(const ModelConfig& model) {
   const std::vector<DecodingRequest> requests = requests_of_adapters();
-  const auto wanted = texts_alone(requests);
+  const auto wanted = texts_alone(requests, model);
   for (std::size_t i = 0; i < requests.size(); i += 4) {
     for (std::size_t a = 0; a < 4; ++a) {
       for (std::size_t b = 0; b < a; ++b) ASSERT_NE(wanted[i + a], wanted[i + b]) << i;
     }
   }
-  Adapted all({.choices = choices()});
+  Adapted all({.choices = choices(model)}, 0, model);
   for (const DecodingLimits& limits :
        {DecodingLimits{}, DecodingLimits{.texts = 1}, DecodingLimits{.texts = 5},
         DecodingLimits{.prompt_tokens = 7}, DecodingLimits{.cache_tokens = 400}}) {
@@ -102,6 +108,14 @@ TEST(AdaptersByRequest, GiveEachTextTheTokensOfItsAdapterAlone) {
         EXPECT_EQ(texts[first + static_cast<std::int64_t>(i)], wanted[i]) << round << ", " << i;
     }
   }
+}
+
+TEST(AdaptersByRequest, GiveEachTextTheTokensOfItsAdapterAlone) {
+  expect_texts_of_adapters_alone(test::small_model());
+}
+
+TEST(AdaptersByRequest, GiveEachTextTheTokensOfItsAdapterAloneWhereLayersHaveStates) {
+  expect_texts_of_adapters_alone(test::small_model_with_states());
 }
 
 TEST(AdaptersByRequest, ShareNoPagesWithOtherAdapters) {

@@ -69,18 +69,76 @@ TEST(LoraOptions, GiveLatentAttentionThatOfItsOutputAlone) {
                         "has adapters yet; wanted some of all-linear"));
 }
 
-TEST(LoraOptions, GiveLayersWithStatesThoseOfTheMlpAlone) {
+// Every fourth layer has attention, the others have the gated delta rule.
+ModelConfig with_states(const char* family) {
   ModelConfig model = preset("llama-tiny");
+  model.family = family;
   model.delta.emplace();
+  model.output_gate = true;
+  return model;
+}
+
+std::set<std::string> all_of(const ModelConfig& model, const std::vector<std::string>& targets,
+                             std::int64_t layer) {
   LoraOptions options;
-  options.target_modules = {"all-linear"};
-  const Adapters adapters = options.resolve(model);
-  EXPECT_TRUE(adapters.find("layers.0.mlp.down") != nullptr);
-  for (const auto& [name, shape] : adapters.shapes)
-    EXPECT_NE(name.find(".mlp."), std::string::npos) << name;
-  options.target_modules = {"o_proj"};
-  EXPECT_THAT(message_of(Fault::kUsage, [&] { options.resolve(model); }),
-              HasSubstr("this model has no o_proj, and the gated delta rule"));
+  options.target_modules = targets;
+  std::set<std::string> linears;
+  const std::string begin = fmt::format("layers.{}.", layer);
+  for (const auto& [name, shape] : options.resolve(model).shapes) {
+    if (name.starts_with(begin)) linears.insert(name.substr(begin.size()));
+  }
+  return linears;
+}
+
+TEST(LoraOptions, GiveLayersWithStatesThoseOfTheirFamily) {
+  using Set = std::set<std::string>;
+  const ModelConfig dense = with_states("qwen3_5");
+  EXPECT_EQ(all_of(dense, {"all-linear"}, 2),
+            (Set{"delta.qkv", "delta.gate", "delta.strength", "delta.decay", "delta.output",
+                 "mlp.gate", "mlp.up", "mlp.down"}));
+  EXPECT_EQ(all_of(dense, {"all-linear"}, 3),
+            (Set{"attention.query_gate", "attention.key", "attention.value", "attention.output",
+                 "mlp.gate", "mlp.up", "mlp.down"}));
+  EXPECT_EQ(all_of(dense, {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"}, 0),
+            (Set{"delta.qkv", "delta.gate", "delta.strength", "delta.decay", "delta.output"}));
+  EXPECT_EQ(all_of(dense, {"linear_qkv", "in_proj", "linear_proj"}, 0), Set{"delta.input"});
+  EXPECT_EQ(all_of(dense, {"linear_qkv", "in_proj", "linear_proj"}, 3),
+            (Set{"attention.qkv_gate", "attention.output"}));
+  ModelConfig experts = with_states("qwen3_next");
+  experts.experts = {.experts = 4, .choices = 2};
+  EXPECT_EQ(all_of(experts, {"all-linear"}, 0),
+            (Set{"delta.qkv_gate", "delta.strength_decay", "delta.output"}));
+  ModelConfig plain = with_states("llama");
+  plain.output_gate = false;
+  EXPECT_EQ(all_of(plain, {"q_proj", "in_proj_qkvz", "in_proj_ba"}, 3), Set{"attention.query"});
+  EXPECT_EQ(all_of(plain, {"q_proj", "in_proj_qkvz", "in_proj_ba"}, 1),
+            (Set{"delta.qkv_gate", "delta.strength_decay"}));
+}
+
+TEST(LoraOptions, RefuseNamesThatGiveNothingInLayersWithStates) {
+  const auto message = [](const ModelConfig& model, std::vector<std::string> targets, auto&& edit) {
+    LoraOptions options;
+    options.target_modules = std::move(targets);
+    edit(options);
+    return message_of(Fault::kUsage, [&] { options.resolve(model); });
+  };
+  using Options = LoraOptions;
+  const ModelConfig model = with_states("qwen3_5");
+  EXPECT_THAT(message(model, {"out_proj", "q_proj"},
+                      [](Options& o) {
+                        o.layers = {0, 2};
+                      }),
+              HasSubstr("--lora-target-modules: got q_proj, which none of the layers 0, 2 has"));
+  EXPECT_THAT(
+      message(model, {"all-linear"}, [](Options& o) { o.rank_pattern = {"layers.0.q_proj=4"}; }),
+      HasSubstr("got layers.0.q_proj=4, which names no adapter of this run"));
+  EXPECT_THAT(message(model, {"in_proj_qkvz", "in_proj_z"}, [](Options&) {}),
+              HasSubstr("gives delta.gate two adapters"));
+  EXPECT_THAT(message(model, {"linear_qkv", "q_proj"}, [](Options&) {}), HasSubstr("two adapters"));
+  EXPECT_THAT(message(model, {"conv1d"}, [](Options&) {}),
+              HasSubstr("this model has no conv1d; wanted some of W_pack, all-linear"));
+  EXPECT_THAT(message(preset("llama-tiny"), {"in_proj_qkv"}, [](Options&) {}),
+              HasSubstr("this model has no in_proj_qkv"));
 }
 
 TEST(LoraOptions, GiveEveryLayerTheRankAndTheScale) {

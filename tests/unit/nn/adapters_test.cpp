@@ -43,5 +43,27 @@ TEST(Adapters, TrainThemselvesAndWhatTheyName) {
   EXPECT_EQ(adapters.find("layers.0.attention.query"), nullptr);
 }
 
+TEST(Adapters, OfSeveralMatricesHaveANameOfTheSet) {
+  using List = std::vector<std::string>;
+  EXPECT_EQ(matrices_of("layers.3.attention.query_gate"),
+            (List{"layers.3.attention.query", "layers.3.attention.gate"}));
+  EXPECT_EQ(matrices_of("layers.3.delta.input").size(), 6U);
+  EXPECT_EQ(matrices_of("layers.3.mlp.gate"), List{"layers.3.mlp.gate"});
+  EXPECT_EQ(adapter_of({"layers.3.attention.gate", "layers.3.attention.query"}),
+            "layers.3.attention.query_gate");
+  EXPECT_EQ(adapter_of({"layers.3.delta.key", "layers.3.delta.value", "layers.3.delta.query"}),
+            "layers.3.delta.qkv");
+  EXPECT_EQ(adapter_of({"layers.3.mlp.down"}), "layers.3.mlp.down");
+  // Matrices of two layers, one twice, and some that share none.
+  EXPECT_EQ(adapter_of({"layers.3.mlp.gate", "layers.2.mlp.up"}), std::nullopt);
+  EXPECT_EQ(adapter_of({"layers.3.mlp.gate", "layers.3.mlp.gate"}), std::nullopt);
+  EXPECT_EQ(adapter_of({"layers.3.attention.query", "layers.3.attention.key"}), std::nullopt);
+  for (const char* set :
+       {"attention.qkv", "attention.query_gate", "attention.qkv_gate", "mlp.gate_up", "delta.qkv",
+        "delta.qkv_gate", "delta.strength_decay", "delta.input"})
+    EXPECT_EQ(adapter_of(matrices_of(std::string("layers.0.") + set)),
+              std::string("layers.0.") + set);
+}
+
 }  // namespace
 }  // namespace piton
