@@ -533,6 +533,10 @@ def models():
     blocks = dict(hidden_size=256, intermediate_size=512, moe_intermediate_size=256)  # whole blocks of 256 too
     yarn = {**hf.DEEPSEEK_YARN, "mscale": hf.DEEPSEEK_YARN["mscale_all_dim"]}
     plain_angles = {"rope_type": "default", "rope_theta": 150000.0}
+    # Values as wide as keys, three heads of them to each of two keys.
+    delta = {**hf.DELTA, "head_dim": 32, "linear_num_value_heads": 6, "linear_key_head_dim": 32, "linear_value_head_dim": 32}
+    next_experts = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=18, shared_expert_intermediate_size=26)
+    of_blocks = {**delta, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "head_dim": 64}
     soft = dict(head_dim=16, query_pre_attn_scalar=16, tie_word_embeddings=True)
     result = {name: hf.GOLDEN[name] for name in (
         "gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "stablelm", "mixtral", "granite", "olmo2", "olmo3", "internlm", "internlm2",
@@ -596,6 +600,23 @@ def models():
         "exaone4": lambda: hf.llama_like("Exaone4", sliding_window=None, layer_types=["full_attention"] * 2),
         "exaone4-window": lambda: hf.llama_like("Exaone4", num_hidden_layers=64, sliding_window=9, sliding_window_pattern=4,
                                                 layer_types=(["sliding_attention"] * 3 + ["full_attention"]) * 16),
+        "qwen3.5": lambda: hf.llama_like("Qwen3_5Text", "Qwen3_5", **delta),
+        "qwen3.5-tied": lambda: hf.llama_like("Qwen3_5Text", "Qwen3_5", tie_word_embeddings=True, **wide, **delta),
+        "qwen3.5-one-to-one": lambda: hf.llama_like("Qwen3_5Text", "Qwen3_5", **{**delta, "linear_num_value_heads": 2}),
+        "qwen3.5-one-key": lambda: hf.llama_like("Qwen3_5Text", "Qwen3_5", **{**delta, "linear_num_key_heads": 1,
+                                                                               "num_hidden_layers": 6}),
+        "qwen3.5-often": lambda: hf.llama_like("Qwen3_5Text", "Qwen3_5", linear_conv_kernel_dim=3,
+                                               layer_types=["linear_attention", "full_attention"] * 2, **delta),
+        "qwen3.5-yarn": lambda: hf.llama_like("Qwen3_5Text", "Qwen3_5", rope_parameters={**hf.YARN, "partial_rotary_factor": 0.25}, **delta),
+        "qwen3.5-blocks": lambda: hf.llama_like("Qwen3_5Text", "Qwen3_5", hidden_size=256, intermediate_size=512, **of_blocks),
+        "qwen3.5-moe": lambda: hf.llama_like("Qwen3_5MoeText", "Qwen3_5Moe", **next_experts, **delta),
+        "qwen3.5-moe-tied": lambda: hf.llama_like("Qwen3_5MoeText", "Qwen3_5Moe", tie_word_embeddings=True, **{
+            **next_experts, "moe_intermediate_size": 32}, **delta),
+        "qwen3-next": lambda: hf.llama_like("Qwen3Next", **next_experts, **delta),
+        "qwen3-next-tied": lambda: hf.llama_like("Qwen3Next", tie_word_embeddings=True, **{**next_experts, "moe_intermediate_size": 32},
+                                                 **{**delta, "linear_num_value_heads": 2}),
+        "qwen3-next-blocks": lambda: hf.llama_like("Qwen3Next", hidden_size=256, **{**next_experts, "moe_intermediate_size": 256},
+                                                   **of_blocks),
         "gemma": lambda: hf.llama_like("Gemma", head_dim=16, tie_word_embeddings=True, **wide),
         "gemma2": lambda: hf.llama_like("Gemma2", num_hidden_layers=3, sliding_window=9, attn_logit_softcapping=3.0,
                                         final_logit_softcapping=5.0, **soft, **wide),
@@ -638,7 +659,7 @@ def compare(program, work, names):
             size = float(numpy.abs(ours).max())
             # Between experts that are nearly equal, another rounding chooses another one, so half of the tokens count.
             of_tokens = numpy.abs(logits - ours).max(1)
-            flips = type != "f32" and any(word in name for word in ("moe", "mixtral", "gpt-oss", "deepseek"))
+            flips = type != "f32" and any(word in name for word in ("moe", "next", "mixtral", "gpt-oss", "deepseek"))
             between = float(numpy.median(of_tokens) if flips else of_tokens.max()) / size
             exact = float(numpy.abs(ours - wanted.numpy()).max()) / size
             # llama.cpp quantizes activations to 8 bits before products with quantized weights, has GELU in a table of
