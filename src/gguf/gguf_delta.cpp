@@ -105,15 +105,14 @@ void read_gguf_delta(const GgufKeys& keys, ModelConfig& model) {
                    .width = keys.size(kFilterWidth)};
   facts.value_size = facts.key_size;
   if (facts.value_heads % facts.key_heads != 0)
-    keys.refuse(kHeadsOfValues, fmt::format("a multiple of {}, which is {}", kHeadsOfKeys,
-                                         facts.key_heads));
+    keys.refuse(kHeadsOfValues,
+                fmt::format("a multiple of {}, which is {}", kHeadsOfKeys, facts.key_heads));
   const std::int64_t inner = facts.value_heads * facts.value_size;
   if (keys.size(kInnerSize) != inner)
     keys.refuse(kInnerSize, fmt::format("{}, {} times {}", inner, kHeadsOfValues, kStateSize));
   model.delta = facts;
   // The first layer with attention has them if all have.
-  model.qkv_biases =
-      keys.has_tensor(fmt::format("blk.{}.attn_q.bias", facts.attention_every - 1));
+  model.qkv_biases = keys.has_tensor(fmt::format("blk.{}.attn_q.bias", facts.attention_every - 1));
 }
 
 void write_gguf_delta(const ModelConfig& model, GgufDescription& out) {

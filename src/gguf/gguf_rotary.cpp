@@ -278,8 +278,9 @@ void check_gguf_sections(const GgufKeys& keys, const ModelConfig& model) {
     valid = inside < kPositionsOfToken * sections[static_cast<std::size_t>(position)];
   }
   if (!valid) {
-    keys.refuse(kSections, "four numbers, by which each pair of rotated channels turns by time, "
-                           "height or width");
+    keys.refuse(kSections,
+                "four numbers, by which each pair of rotated channels turns by time, "
+                "height or width");
   }
 }
 

@@ -87,8 +87,8 @@ void for_each_row(std::span<float> values, std::int64_t columns,
                   void (*change)(const TiledHeads&, std::span<float>)) {
   if (!heads) return;
   for (std::int64_t row = 0; row < std::ssize(values); row += columns) {
-    change(*heads, values.subspan(static_cast<std::size_t>(row),
-                                  static_cast<std::size_t>(columns)));
+    change(*heads,
+           values.subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(columns)));
   }
 }
 
@@ -227,10 +227,10 @@ void GgufSource::read_codes(const std::string& name, const StoredRow& row, const
     end = row.column + row.columns;
     if (heads) end = std::min(end, (column / heads->size + 1) * heads->size);
     const std::int64_t from = first + (heads ? heads->stored(column) : column) / values;
-    file_.file().read_at(file_.offset(stored) + from * bytes,
-                         std::span(raw).subspan(
-                             static_cast<std::size_t>((column - row.column) / values * bytes),
-                             static_cast<std::size_t>((end - column) / values * bytes)));
+    file_.file().read_at(
+        file_.offset(stored) + from * bytes,
+        std::span(raw).subspan(static_cast<std::size_t>((column - row.column) / values * bytes),
+                               static_cast<std::size_t>((end - column) / values * bytes)));
   }
   split_blocks(stored.type, raw.data(), row.columns / values, to);
 }

@@ -85,11 +85,6 @@ TEST_F(WrittenGguf, OfEveryTypeIsReadAsItWasWritten) {
   }
 }
 
-TEST_F(WrittenGguf, HasNoLayersWithStates) {
-  EXPECT_THAT(message_of(Fault::kData, [&] { write(test::golden_folder("qwen3.5")); }),
-              HasSubstr("there is no word for the gated delta rule"));
-}
-
 // llama.cpp fixes which layers of SmolLM3 have no positions, and that heads of GLM-4 fill the
 // width.
 TEST_F(WrittenGguf, OfPublishedFormsIsReadAsItWasWritten) {

@@ -82,6 +82,40 @@ TEST(HfSource, ReadsTheLanguageModelOfOneWithVision) {
               HasSubstr("model.norm.weight"));
 }
 
+// Qwen publishes the experts of Qwen 3.5 as two tensors of each layer, gates above ups.
+TEST(HfSource, ReadsExpertsThatAreStacked) {
+  constexpr std::int64_t kExperts = 4, kWidth = 8, kHidden = 32;
+  const HfFolder plain("qwen3.5-moe");
+  HfFolder stacked("qwen3.5-moe");
+  std::erase_if(stacked.tensors,
+                [](const auto& one) { return one.first.find(".experts.") != std::string::npos; });
+  for (int layer = 0; layer < 4; ++layer) {
+    const std::string at = fmt::format("model.layers.{}.mlp.experts.", layer);
+    const Tensor both = host_tensor(DType::kF32, {kExperts, 2 * kWidth, kHidden});
+    const Tensor down = host_tensor(DType::kF32, {kExperts, kHidden, kWidth});
+    for (std::int64_t expert = 0; expert < kExperts; ++expert) {
+      const auto copy = [&](const char* name, float* to) {
+        const Tensor one = plain.tensors.at(fmt::format("{}{}.{}.weight", at, expert, name));
+        std::copy_n(one.data<float>(), kWidth * kHidden, to);
+      };
+      copy("gate_proj", both.data<float>() + 2 * expert * kWidth * kHidden);
+      copy("up_proj", both.data<float>() + (2 * expert + 1) * kWidth * kHidden);
+      copy("down_proj", down.data<float>() + expert * kWidth * kHidden);
+    }
+    stacked.tensors[at + "gate_up_proj"] = both;
+    stacked.tensors[at + "down_proj"] = down;
+  }
+  stacked.write();
+  HfSource source(stacked.path());
+  HfSource wanted(plain.path());
+  for (const CanonicalTensor& one : wanted.tensors(TensorKind::kWeight))
+    EXPECT_EQ(whole(source, one.name, one.shape), whole(wanted, one.name, one.shape)) << one.name;
+  stacked.tensors.erase("model.layers.2.mlp.experts.down_proj");
+  stacked.write();
+  EXPECT_THAT(message_of(Fault::kData, [&] { HfSource(stacked.path()); }),
+              HasSubstr("missing tensors (1): model.layers.2.mlp.experts.down_proj"));
+}
+
 TEST(HfSource, TurnsAndCutsTheWeightsOfGpt2) {
   HfFolder folder("gpt2");
   HfSource source(folder.path());
