@@ -4,7 +4,7 @@
   python tools/oracle/gguf_files.py compare build/piton [--work DIR] [NAME ...]     (also llama-cpp-python 0.3 or xllamacpp
                                                                                     2026.10, torch 2.15,
                                                                                     transformers 5.23)
-  python tools/oracle/gguf_files.py converted build/piton LLAMA.CPP ../shared/data/tokenizers
+  python tools/oracle/gguf_files.py converted build/piton LLAMA.CPP ../shared/data/tokenizers [NAME ...]
   python tools/oracle/gguf_files.py stories build/piton --work ../shared/data/weights/stories260K
   python tools/oracle/gguf_files.py tokenizers build/piton ../shared/data/tokenizers
 
@@ -751,17 +751,36 @@ def compare(program, work, names):
     return bad
 
 
-def converted(program, llama, tokenizers, work):
-    """Mixtures of experts that llama.cpp's convert_hf_to_gguf.py wrote hold what Piton writes, and have the logits of the folder."""
+# convert_hf_to_gguf.py knows tokenizers by a hash of ids: not that of these folders, whose vocabulary is Qwen 2.5's and whose words are
+# cut as Qwen 3.5 cuts them.
+KNOWN_CUT = """import runpy, sys
+sys.path.insert(0, sys.argv[1])
+from conversion import base
+base.TextModel.get_vocab_base_pre = lambda self, tokenizer: "qwen2"
+sys.argv = [sys.argv[1] + "/convert_hf_to_gguf.py", *sys.argv[2:]]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def converted(program, llama, tokenizers, work, names):
+    """Models that llama.cpp's convert_hf_to_gguf.py wrote hold what Piton writes, and have the logits of the folder."""
     import shutil
     import huggingface as hf
 
     bad = 0
     wide = dict(hidden_size=64, intermediate_size=96)
+    states = dict(vocabulary=151936, **{**hf.DELTA, "head_dim": 64, "linear_num_value_heads": 6, "linear_key_head_dim": 32,
+                                        "linear_value_head_dim": 32})
+    experts = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=32, shared_expert_intermediate_size=64)
     for name, tokenizer, make in (
+            ("qwen3.5", "qwen2.5", lambda: hf.llama_like("Qwen3_5Text", "Qwen3_5", tie_word_embeddings=True, **wide, **states)),
+            ("qwen3.5-moe", "qwen2.5", lambda: hf.llama_like("Qwen3_5MoeText", "Qwen3_5Moe", hidden_size=64, **experts, **states)),
+            ("qwen3-next", "qwen2.5", lambda: hf.llama_like("Qwen3Next", **experts, **wide, **states)),
             ("mixtral", "llama2", lambda: hf.llama_like("Mixtral", vocabulary=32000, num_local_experts=8, num_experts_per_tok=2, **wide)),
             ("qwen3moe", "qwen2.5", lambda: hf.llama_like("Qwen3Moe", vocabulary=151936, head_dim=32, moe_intermediate_size=64, num_experts=8,
                                                           num_experts_per_tok=3, norm_topk_prob=True, **wide))):
+        if names and name not in names:
+            continue
         folder = work / name
         model = hf.build(make)
         model.save_pretrained(folder)
@@ -771,7 +790,10 @@ def converted(program, llama, tokenizers, work):
         wanted = piton_logits(program, folder, tokens, work)
         for type in ("f32", "q8_0"):
             theirs, ours = work / f"{name}-{type}-theirs.gguf", work / f"{name}-{type}-ours.gguf"
-            done = subprocess.run([sys.executable, llama / "convert_hf_to_gguf.py", folder, "--outfile", theirs, "--outtype", type],
+            program_of_llama, more = [llama / "convert_hf_to_gguf.py"], []
+            if "linear_num_key_heads" in model.config.to_dict():
+                program_of_llama, more = ["-c", KNOWN_CUT, llama], ["--no-mtp"]  # layers that predict later tokens, which are not there
+            done = subprocess.run([sys.executable, *program_of_llama, folder, "--outfile", theirs, "--outtype", type, *more],
                                   capture_output=True, text=True)
             if done.returncode:
                 raise SystemExit(done.stderr)
@@ -879,7 +901,8 @@ if __name__ == "__main__":
         if options.what == "golden":
             sys.exit(golden(options.where, options.names))
         if options.what == "converted":
-            sys.exit(converted(options.where, *map(pathlib.Path, options.names), pathlib.Path(scratch)) > 0)
+            llama, tokenizers_at, *names = options.names
+            sys.exit(converted(options.where, pathlib.Path(llama), pathlib.Path(tokenizers_at), pathlib.Path(scratch), names) > 0)
         if options.what == "stories":
             sys.exit(stories(options.where, options.work, pathlib.Path(scratch)))
         if options.what == "tokenizers":
