@@ -49,6 +49,11 @@ GgufDescription description_of(const GgufFile& file) {
   return description;
 }
 
+// A vector may be a matrix of one row: llama.cpp does not tell them apart.
+std::vector<std::int64_t> without_ones(const std::vector<std::int64_t>& shape) {
+  return {std::ranges::find_if(shape, [](std::int64_t size) { return size != 1; }), shape.end()};
+}
+
 // Stacked matrices are one below the other, as are stacked vectors; a vector may be a matrix of one
 // row.
 Shape matrix_shape(const GgufTensor& tensor, bool vectors) {
@@ -129,7 +134,7 @@ void GgufSource::find_tensors() {
     const auto found = stored.find(name);
     if (found == stored.end()) {
       missing.push_back(name);
-    } else if (found->second->shape != shape) {
+    } else if (without_ones(found->second->shape) != without_ones(shape)) {
       throw Error(Fault::kData, "{}: {} is [{}], the keys say [{}]", where(), name,
                   fmt::join(found->second->shape, ", "), fmt::join(shape, ", "));
     }

@@ -41,7 +41,11 @@ class GgufOfStates : public testing::Test {
     });
     return path;
   }
-  fs::path tiled() const { return test::golden_folder("qwen3.5-heads"); }
+  // Of the other tests.
+  const fs::path& tiled() {
+    if (tiled_.empty()) tiled_ = folder("qwen3.5", 8);
+    return tiled_;
+  }
 
   std::string refusal(const std::function<void(GgufHeader&)>& change) {
     return files_.refusal(tiled(), change);
@@ -49,6 +53,7 @@ class GgufOfStates : public testing::Test {
 
   TempFolder dir_;
   int folders_ = 0;
+  fs::path tiled_;
   test::GgufWorkshop files_;
 };
 
@@ -63,7 +68,7 @@ std::vector<float> stored_values(const GgufSource& source, const std::string& na
 
 TEST_F(GgufOfStates, OfEveryTypeIsReadAsItWasWritten) {
   const std::map<std::string, fs::path> folders = {
-      {"qwen35", tiled()},
+      {"qwen35", test::golden_folder("qwen3.5-heads")},
       {"qwen35moe", test::golden_folder("qwen3.5-moe")},
       {"qwen3next", folder("qwen3-next", 16)}};
   for (const auto& [architecture, path] : folders) {
@@ -78,15 +83,15 @@ TEST_F(GgufOfStates, OfEveryTypeIsReadAsItWasWritten) {
       EXPECT_EQ(model_difference(model_in_gguf(original.model()), source.model()), "");
       AsGgufHolds held(original, source);
       test::expect_equal(source, held);
-      EXPECT_EQ(source.stored_type("layers.1.delta.query_filter"), GgmlType::kF32);
+      EXPECT_EQ(source.stored_type("layers.0.delta.query_filter"), GgmlType::kF32);
     }
   }
 }
 
 // In a file value head p has key head p % keys; canonical head h has h / shared.
 TEST_F(GgufOfStates, HasHeadsOfValuesInTheOrderOfLlamaCpp) {
-  constexpr std::int64_t kWidth = 4, kHidden = 32;
-  GgufSource source(files_.write(tiled()));
+  constexpr std::int64_t kWidth = 8, kHidden = 64;
+  GgufSource source(files_.write(tiled(), GgmlType::kF32));
   HfSource original(tiled());
   const auto tensors = original.tensors(TensorKind::kWeight);
   const auto canonical = [&](const char* part) {
@@ -180,14 +185,14 @@ TEST_F(GgufOfStates, SaysItsKeys) {
     return found == description.entries.end() ? -1 : found->value.integer();
   };
   EXPECT_EQ(key("ssm.conv_kernel"), 4);
-  EXPECT_EQ(key("ssm.state_size"), 4);
+  EXPECT_EQ(key("ssm.state_size"), 6);
   EXPECT_EQ(key("ssm.group_count"), 2);
   EXPECT_EQ(key("ssm.time_step_rank"), 6);
-  EXPECT_EQ(key("ssm.inner_size"), 24);
-  EXPECT_EQ(key("full_attention_interval"), 4);
+  EXPECT_EQ(key("ssm.inner_size"), 36);
+  EXPECT_EQ(key("full_attention_interval"), 2);
   EXPECT_EQ(key("expert_shared_feed_forward_length"), 12);
-  EXPECT_THAT(description.shapes.at("blk.3.attn_q.weight"), testing::ElementsAre(128, 32));
-  EXPECT_THAT(description.shapes.at("blk.0.attn_qkv.weight"), testing::ElementsAre(40, 32));
+  EXPECT_THAT(description.shapes.at("blk.1.attn_q.weight"), testing::ElementsAre(128, 32));
+  EXPECT_THAT(description.shapes.at("blk.0.attn_qkv.weight"), testing::ElementsAre(60, 32));
   EXPECT_TRUE(description.shapes.contains("blk.0.post_attention_norm.weight"));
   // Another family's files of the same model.
   const GgufDescription next = describe_gguf(original.model(), "qwen3_next", "x");
@@ -219,7 +224,7 @@ TEST_F(GgufOfStates, KeysThatDisagreeAreRefused) {
                                                     key)));
   }
   EXPECT_THAT(with("ssm.inner_size", GgufValue::u32(25)),
-              HasSubstr("qwen35.ssm.inner_size: got 25, wanted 24, ssm.time_step_rank times "
+              HasSubstr("qwen35.ssm.inner_size: got 25, wanted 48, ssm.time_step_rank times "
                         "ssm.state_size"));
   EXPECT_THAT(with("ssm.group_count", GgufValue::u32(4)),
               HasSubstr("qwen35.ssm.time_step_rank: got 6, wanted a multiple of ssm.group_count, "
@@ -227,7 +232,7 @@ TEST_F(GgufOfStates, KeysThatDisagreeAreRefused) {
   EXPECT_THAT(with("ssm.state_size", GgufValue::u32(1 << 30)),
               HasSubstr("qwen35.ssm.state_size: got 1073741824, wanted at most 1048576"));
   EXPECT_THAT(with("ssm.conv_kernel", GgufValue::u32(5)),
-              HasSubstr("blk.0.ssm_conv1d.weight is [40, 4], the keys say [40, 5]"));
+              HasSubstr("blk.0.ssm_conv1d.weight is [80, 4], the keys say [80, 5]"));
   EXPECT_THAT(with("ssm.conv_kernel", GgufValue::u32(256)),
               HasSubstr("describes a model that cannot be: --linear-conv-kernel-dim: got 256"));
   EXPECT_THAT(with("full_attention_interval", GgufValue::u32(2)), HasSubstr("missing tensors"));
@@ -279,7 +284,7 @@ TEST_F(GgufOfStates, LayersThatPredictLaterTokensAreLeftOut) {
     set_entry(header, "qwen35.nextn_predict_layers", GgufValue::u32(1));
     const GgufTensor& last = header.tensors.back();
     GgufTensor later{.name = "blk.4.nextn.eh_proj.weight",
-                     .shape = {32, 64},
+                     .shape = {64, 128},
                      .offset = aligned(last.offset + last.bytes(), header.alignment)};
     header.tensors.push_back(std::move(later));
   });
@@ -301,7 +306,7 @@ TEST_F(GgufOfStates, RatesThatAreNotNegativeAreRefused) {
   }
   std::string bytes = read_text_file(path);
   const float bad = 0.5F;
-  std::memcpy(bytes.data() + at + 8, &bad, sizeof bad);
+  std::memcpy(bytes.data() + at + sizeof(float), &bad, sizeof bad);
   write_text_file(path, bytes);
   GgufSource source(path);
   const auto tensors = source.tensors(TensorKind::kWeight);
