@@ -12,9 +12,9 @@
 their values, gguf/read_only.gguf, a model in such types with the values of its matrices, and gguf/NAME.gguf of each of MODELS from
 the folder huggingface/NAME: tensors are named, divided and turned here, apart from Piton's tables. `compare` makes GGUF files of
 small models of every family in every type and holds llama.cpp's logits and greedy tokens against those of Transformers (F32), of
-Piton on the same file (all types). `converted` holds files of llama.cpp's convert_hf_to_gguf.py, which is in the folder LLAMA.CPP, against Piton's, for mixtures of
-experts. `stories` is the
-same of a model that was trained, with its tokenizer: the text. `tokenizers` holds the ids of llama.cpp against those of Piton.
+Piton on the same file (all types). `converted` holds files of llama.cpp's convert_hf_to_gguf.py, which is in the folder LLAMA.CPP,
+against Piton's, for mixtures of experts and the gated delta rule. `stories` is the same of a model that was trained, with its tokenizer:
+the text. `tokenizers` holds the ids of llama.cpp against those of Piton.
 """
 import argparse
 import ctypes
@@ -751,12 +751,11 @@ def compare(program, work, names):
     return bad
 
 
-# convert_hf_to_gguf.py knows tokenizers by a hash of ids: not that of these folders, whose vocabulary is Qwen 2.5's and whose words are
-# cut as Qwen 3.5 cuts them.
-KNOWN_CUT = """import runpy, sys
+# convert_hf_to_gguf.py knows tokenizers by a hash of ids, and Qwen 3.5's is not at hand: these files have none.
+WITHOUT_TOKENIZER = """import runpy, sys
 sys.path.insert(0, sys.argv[1])
 from conversion import base
-base.TextModel.get_vocab_base_pre = lambda self, tokenizer: "qwen2"
+base.TextModel._set_vocab_gpt2 = lambda self: self.gguf_writer.add_tokenizer_model("none")
 sys.argv = [sys.argv[1] + "/convert_hf_to_gguf.py", *sys.argv[2:]]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
@@ -769,13 +768,12 @@ def converted(program, llama, tokenizers, work, names):
 
     bad = 0
     wide = dict(hidden_size=64, intermediate_size=96)
-    states = dict(vocabulary=151936, **{**hf.DELTA, "head_dim": 64, "linear_num_value_heads": 6, "linear_key_head_dim": 32,
-                                        "linear_value_head_dim": 32})
+    states = {**hf.DELTA, "head_dim": 64, "linear_num_value_heads": 6, "linear_key_head_dim": 32, "linear_value_head_dim": 32}
     experts = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=32, shared_expert_intermediate_size=64)
     for name, tokenizer, make in (
-            ("qwen3.5", "qwen2.5", lambda: hf.llama_like("Qwen3_5Text", "Qwen3_5", tie_word_embeddings=True, **wide, **states)),
-            ("qwen3.5-moe", "qwen2.5", lambda: hf.llama_like("Qwen3_5MoeText", "Qwen3_5Moe", hidden_size=64, **experts, **states)),
-            ("qwen3-next", "qwen2.5", lambda: hf.llama_like("Qwen3Next", **experts, **wide, **states)),
+            ("qwen3.5", None, lambda: hf.llama_like("Qwen3_5Text", "Qwen3_5", tie_word_embeddings=True, **wide, **states)),
+            ("qwen3.5-moe", None, lambda: hf.llama_like("Qwen3_5MoeText", "Qwen3_5Moe", hidden_size=64, **experts, **states)),
+            ("qwen3-next", None, lambda: hf.llama_like("Qwen3Next", **experts, **wide, **states)),
             ("mixtral", "llama2", lambda: hf.llama_like("Mixtral", vocabulary=32000, num_local_experts=8, num_experts_per_tok=2, **wide)),
             ("qwen3moe", "qwen2.5", lambda: hf.llama_like("Qwen3Moe", vocabulary=151936, head_dim=32, moe_intermediate_size=64, num_experts=8,
                                                           num_experts_per_tok=3, norm_topk_prob=True, **wide))):
@@ -784,15 +782,15 @@ def converted(program, llama, tokenizers, work, names):
         folder = work / name
         model = hf.build(make)
         model.save_pretrained(folder)
-        for file in (tokenizers / tokenizer).iterdir():
+        for file in (tokenizers / tokenizer).iterdir() if tokenizer else ():
             shutil.copy(file, folder / file.name)
         tokens = numpy.random.default_rng(3).integers(0, model.config.vocab_size, LENGTH)
         wanted = piton_logits(program, folder, tokens, work)
         for type in ("f32", "q8_0"):
             theirs, ours = work / f"{name}-{type}-theirs.gguf", work / f"{name}-{type}-ours.gguf"
             program_of_llama, more = [llama / "convert_hf_to_gguf.py"], []
-            if "linear_num_key_heads" in model.config.to_dict():
-                program_of_llama, more = ["-c", KNOWN_CUT, llama], ["--no-mtp"]  # layers that predict later tokens, which are not there
+            if not tokenizer:
+                program_of_llama, more = ["-c", WITHOUT_TOKENIZER, llama], ["--no-mtp"]  # without layers that predict later tokens
             done = subprocess.run([sys.executable, *program_of_llama, folder, "--outfile", theirs, "--outtype", type, *more],
                                   capture_output=True, text=True)
             if done.returncode:
@@ -860,7 +858,12 @@ def stories(program, weights, work):
 
 
 TEXTS = ["Hello world! It's 2024, isn't it?", "  two spaces,\n\nlines\tand tabs", "naïve café — 北京 123456 🙂", "a\u0301 I'LL we've",
-         "x = [i**2 for i in range(10)]  # comment\n    return x", "<|endoftext|> <s>", "Привет, мир! こんにちは"]
+         "x = [i**2 for i in range(10)]  # comment\n    return x", "<|endoftext|> <s>", "Привет, мир! こんにちは",
+         "हिन्दी में 12 शब्द, ไทย ภาษา"]
+
+# As Qwen 3.5 cuts words: marks count as letters.
+MARKS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|"
+         r"\s+")
 
 
 def tokenizers(program, folder, work):
@@ -869,11 +872,17 @@ def tokenizers(program, folder, work):
     import shutil
 
     bad = 0
-    for name, vocabulary in (("gpt2", 50257), ("llama2", 32000), ("qwen2.5", 151936)):
+    for name, vocabulary in (("gpt2", 50257), ("llama2", 32000), ("qwen2.5", 151936), ("qwen2.5 with marks", 151936)):
         source = work / name
         hf.build(lambda: hf.llama_like("Llama", vocabulary=vocabulary)).save_pretrained(source)
-        for file in (folder / name).iterdir():
-            shutil.copy(file, source / file.name)
+        if "marks" in name:  # the same but for the cut of words
+            piton(program, "convert", "--load", work / "qwen2.5.gguf", "--save", work / "json", "--to", "hf", "--no-verify")
+            words = json.loads((work / "json" / "tokenizer.json").read_text())
+            words["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = MARKS
+            (source / "tokenizer.json").write_text(json.dumps(words))
+        else:
+            for file in (folder / name).iterdir():
+                shutil.copy(file, source / file.name)
         path = work / f"{name}.gguf"
         piton(program, "convert", "--load", source, "--save", path, "--no-verify")
         theirs = LlamaCpp(path)
@@ -883,7 +892,7 @@ def tokenizers(program, folder, work):
                 if not special and name == "llama2" and got[:1] == [1]:
                     got = got[1:]
                 # llama.cpp normalizes nothing, and puts a space before the text behind a control token.
-                known = (name == "qwen2.5" and "\u0301" in text) or (special and name == "llama2" and "<s>" in text)
+                known = (name.startswith("qwen2.5") and "\u0301" in text) or (special and name == "llama2" and "<s>" in text)
                 good = got == ids or known
                 bad += not good
                 print(f"{'ok  ' if good else 'BAD '} {name} {text!r}{'' if good else f': {got}, Piton {ids}'}", flush=True)
