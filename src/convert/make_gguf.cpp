@@ -7,7 +7,7 @@
 #include "convert/targets.h"
 #include "gguf/gguf_source.h"
 #include "gguf/gguf_writer.h"
-#include "gguf/vocabulary.h"
+#include "gguf/vocabulary/vocabulary.h"
 #include "kernels/recurrent/delta_rule.h"
 #include "model_files/generation_ends.h"
 

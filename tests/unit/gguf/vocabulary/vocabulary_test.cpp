@@ -1,5 +1,5 @@
 // Tokenizers into a GGUF file and out of it: the same ids for the same texts.
-#include "gguf/vocabulary.h"
+#include "gguf/vocabulary/vocabulary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

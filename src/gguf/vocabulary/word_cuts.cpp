@@ -1,4 +1,4 @@
-#include "gguf/word_cuts.h"
+#include "gguf/vocabulary/word_cuts.h"
 
 namespace piton {
 namespace {
