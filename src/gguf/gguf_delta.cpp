@@ -16,8 +16,9 @@ constexpr const char* kHeadsOfValues = "ssm.time_step_rank";
 constexpr const char* kInnerSize = "ssm.inner_size";
 constexpr const char* kFilterWidth = "ssm.conv_kernel";
 constexpr std::int64_t kUsualAttentionInterval = 4;
-// Products of two sizes stay far below 2^63.
-constexpr std::int64_t kMostOfSize = 1 << 20;
+// Matrices of that many heads of that many channels, and below 2^31 columns, have below 2^63
+// elements.
+constexpr std::int64_t kMostOfSize = 1 << 15;
 
 std::int64_t bounded_size(const GgufKeys& keys, const char* key) {
   const std::int64_t size = keys.size(key);

@@ -1,5 +1,6 @@
 #include "gguf/gguf_rotary.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -17,6 +18,7 @@ constexpr const char* kYarnMagnitude = "rope.scaling.yarn_attn_factor";
 constexpr const char* kMagnitudeFactor = "rope.scaling.attn_factor";
 constexpr const char* kSections = "rope.dimension_sections";
 constexpr std::int64_t kPositionsOfToken = 3;
+constexpr std::int64_t kLongestSection = 1 << 16;  // of pairs: far more than heads have
 constexpr const char* kOwnKind = "piton.rope.scaling.type";
 constexpr const char* kOwnFactor = "piton.rope.scaling.factor";
 constexpr const char* kOwnLow = "piton.rope.scaling.low_freq_factor";
@@ -266,16 +268,15 @@ void check_gguf_sections(const GgufKeys& keys, const ModelConfig& model) {
   std::int64_t sum = 0;
   bool valid = sections.size() == kPositionsOfToken + 1;  // the last of another kind of model
   for (const std::int64_t one : sections) {
-    valid = valid && one >= 0 && one <= model.head_size;
+    valid = valid && one >= 0 && one <= kLongestSection;
     if (valid) sum += one;
   }
   // As llama.cpp computes them, sections of `sum` pairs follow one another.
-  for (std::int64_t pair = 0; valid && pair < model.rotary_channels() / 2; ++pair) {
-    if (sum == 0) valid = false;
-    if (!valid) break;
-    const std::int64_t inside = pair % sum;
-    const std::int64_t position = inside % kPositionsOfToken;
-    valid = inside < kPositionsOfToken * sections[static_cast<std::size_t>(position)];
+  const std::int64_t pairs = model.rotary_channels() / 2;
+  valid = valid && sum > 0;
+  for (std::int64_t pair = 0; valid && pair < std::min(pairs, sum); ++pair) {
+    const std::int64_t position = pair % kPositionsOfToken;
+    valid = pair < kPositionsOfToken * sections[static_cast<std::size_t>(position)];
   }
   if (!valid) {
     keys.refuse(kSections,

@@ -230,7 +230,7 @@ TEST_F(GgufOfStates, KeysThatDisagreeAreRefused) {
               HasSubstr("qwen35.ssm.time_step_rank: got 6, wanted a multiple of ssm.group_count, "
                         "which is 4"));
   EXPECT_THAT(with("ssm.state_size", GgufValue::u32(1 << 30)),
-              HasSubstr("qwen35.ssm.state_size: got 1073741824, wanted at most 1048576"));
+              HasSubstr("qwen35.ssm.state_size: got 1073741824, wanted at most 32768"));
   EXPECT_THAT(with("ssm.conv_kernel", GgufValue::u32(5)),
               HasSubstr("blk.0.ssm_conv1d.weight is [80, 4], the keys say [80, 5]"));
   EXPECT_THAT(with("ssm.conv_kernel", GgufValue::u32(256)),
