@@ -7,7 +7,8 @@
 #include "convert/targets.h"
 #include "gguf/gguf_source.h"
 #include "gguf/gguf_writer.h"
-#include "gguf/vocabulary.h"
+#include "gguf/vocabulary/vocabulary.h"
+#include "kernels/recurrent/delta_rule.h"
 #include "model_files/generation_ends.h"
 
 namespace piton {
@@ -96,6 +97,12 @@ void note_differences(const ModelConfig& model, const std::string& name,
     notes.push_back(
         "llama.cpp scores a group of experts by its two best ones, this model by the best one: it "
         "may choose other experts");
+  }
+  if (model.delta && model_in_gguf(model).norm_eps != kDeltaNormEps) {
+    notes.push_back(
+        fmt::format("llama.cpp adds the epsilon of norms ({}) to lengths of queries and keys of "
+                    "the gated delta rule too, this model {}: its logits differ a little",
+                    model.norm_eps, kDeltaNormEps));
   }
   if (model.rotary_scaling.kind == RotaryScaling::Kind::kDynamic) {
     notes.push_back(

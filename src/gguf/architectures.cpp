@@ -195,6 +195,7 @@ GgufDescription described_in(const GgufArchitecture& architecture, const ModelCo
   GgufDescription out{.architecture = architecture.name};
   write_sizes(architecture, model, out);
   if (model.positions == PositionKind::kRotary) write_gguf_rotary(model, out);
+  if (architecture.has_sections) write_gguf_sections(model, out);
   if (architecture.write != nullptr) architecture.write(model, out);
   write_gguf_experts(architecture.experts, model, out);
   for (const auto& [name, shape] : gguf_shapes(architecture, model)) out.shapes[name] = shape;
@@ -314,7 +315,7 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .copies_head = true},
   };
   for (GgufArchitecture& gemma : gemmas()) all.push_back(std::move(gemma));
-  for (auto* forms : {rms_norm_forms, layer_norm_forms, expert_forms})
+  for (auto* forms : {rms_norm_forms, layer_norm_forms, expert_forms, delta_forms})
     for (GgufArchitecture& one : forms()) all.push_back(std::move(one));
   return all;
 }
@@ -345,6 +346,7 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
   if (architecture.read != nullptr) architecture.read(keys, model);
   read_gguf_experts(architecture.experts, keys, model);
   if (model.positions == PositionKind::kRotary) read_gguf_rotary(keys, model);
+  if (architecture.has_sections) check_gguf_sections(keys, model);
   if (architecture.plain_window && model.window_before &&
       model.rotary_scaling.kind != RotaryScaling::Kind::kNone)
     model.local_rotary_base = model.rotary_base;
@@ -423,10 +425,6 @@ GgufDescription describe_gguf(const ModelConfig& model, const std::string& prefe
   for (const GgufArchitecture& architecture : architectures) {
     std::string fault;
     try {
-      if (said.delta || said.output_gate) {
-        throw Error(Fault::kData,
-                    "there is no word for the gated delta rule, nor for a gate of attention");
-      }
       if (!can_be_placed(architecture, said))
         throw Error(Fault::kData, "it stores these tensors in another layout");
       GgufDescription description = described_in(architecture, said);

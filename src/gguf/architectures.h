@@ -5,6 +5,7 @@
 // llama.cpp fixes in its code (an activation, a scale of the scores).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,13 @@
 #include "model/config.h"
 
 namespace piton {
+
+// How the tensors of the gated delta rule are stored.
+enum class GgufDelta : std::uint8_t {
+  kNone,       // models have none
+  kByKeyHead,  // decay and strength in one tensor, those of each key head in turn (ssm_ba)
+  kTiled       // in tensors of their own (ssm_alpha, ssm_beta); heads of values as tiled_heads.h
+};
 
 struct GgufArchitecture {
   std::string name;  // general.architecture
@@ -49,6 +57,10 @@ struct GgufArchitecture {
   bool has_window = false;        // llama.cpp computes the window that a key says
   bool plain_window = false;      // layers with a window turn by the angles without scaling
   bool has_later_layers = false;  // the last layers may be some that predict later tokens
+  GgufDelta delta = GgufDelta::kNone;
+  // Query, key, value and gate of the rule are one tensor, ssm_in, as in older files.
+  bool joint_delta_input = false;
+  bool has_sections = false;  // channels turn by one of several positions (gguf_rotary.h)
   // Keys and values of latents are one tensor, attn_kv_b, as in older files.
   bool joint_key_value = false;
 };

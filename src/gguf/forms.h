@@ -10,6 +10,7 @@ namespace piton {
 std::vector<GgufArchitecture> layer_norm_forms();
 std::vector<GgufArchitecture> rms_norm_forms();
 std::vector<GgufArchitecture> expert_forms();
+std::vector<GgufArchitecture> delta_forms();
 
 // GgufArchitecture::read: biases of query, key and value, or of all linears, are those that the
 // file has.

@@ -117,7 +117,7 @@ void write_rule(const ExpertFacts& facts, GgufDescription& out) {
 
 void read_gguf_experts(const GgufExperts& form, const GgufKeys& keys, ModelConfig& model) {
   model.experts.reset();
-  const GgufValue* count = keys.find_own(keys.description().architecture + ".expert_count");
+  const GgufValue* count = keys.find("expert_count");
   const bool none = count == nullptr || (count->is_integer() && count->integer() == 0);
   if (none && form.have != GgufPart::kAlways) return;
   if (form.have == GgufPart::kNever)

@@ -73,6 +73,7 @@ struct GgufValue {
   // Elements of a list.
   std::int64_t count() const;
   std::vector<std::int64_t> integers() const;
+  std::vector<bool> flags() const;  // of booleans, or of integers: those that are not 0
   std::vector<double> numbers() const;
 };
 

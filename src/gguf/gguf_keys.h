@@ -34,6 +34,8 @@ class GgufKeys {
   const std::string& where() const { return where_; }
   const GgufDescription& description() const { return description_; }
 
+  // Null if it is missing.
+  const GgufValue* find(const std::string& key) const;
   bool has(const std::string& key) const { return find(key) != nullptr; }
   bool has_tensor(const std::string& name) const { return description_.shapes.contains(name); }
   // size(): a positive integer below 2^31. A missing key gives `otherwise`, or is an error without
@@ -52,7 +54,6 @@ class GgufKeys {
   [[noreturn]] void refuse(const std::string& key, const std::string& wanted) const;
 
  private:
-  const GgufValue* find(const std::string& key) const;
   std::int64_t integer(const std::string& key, std::int64_t least, const std::string& wanted,
                        std::optional<std::int64_t> otherwise) const;
 

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "gguf/gguf_delta.h"
 #include "model/canonical_tensors.h"
 
 namespace piton {
 namespace {
 
-// Canonical and GGUF beginnings of names; in kLayer, those after "layers.N." and "blk.N.".
+// Canonical and GGUF beginnings of names; in kLayer, those after "layers.N." and "blk.N.". One
+// without a dot at its end is a whole name.
 constexpr std::pair<std::string_view, std::string_view> kEnds[] = {
     {"embedding.token.", "token_embd."},
     {"embedding.position.", "position_embd."},
@@ -31,7 +33,7 @@ constexpr std::pair<std::string_view, std::string_view> kLayer[] = {
     {"attention.latent.", "attn_kv_a_mqa."},
     {"attention.latent_norm.", "attn_kv_a_norm."},
     {"attention.key_value.", "attn_kv_b."},
-    {"attention.sinks", "attn_sinks."},
+    {"attention.sinks", "attn_sinks.weight"},
     {"attention.query_norm.", "attn_q_norm."},
     {"attention.key_norm.", "attn_k_norm."},
     {"attention.end_norm.", "post_attention_norm."},
@@ -46,6 +48,20 @@ constexpr std::pair<std::string_view, std::string_view> kLayer[] = {
     {"mlp.up.", "ffn_up."},
     {"mlp.down.", "ffn_down."},
     {"mlp.end_norm.", "post_ffw_norm."},
+    {"attention.gate.", "attn_q."},
+    {"delta.query.", "attn_qkv."},
+    {"delta.key.", "attn_qkv."},
+    {"delta.value.", "attn_qkv."},
+    {"delta.gate.", "attn_gate."},
+    {"delta.strength.", "ssm_beta."},
+    {"delta.decay.", "ssm_alpha."},
+    {"delta.query_filter", "ssm_conv1d.weight"},
+    {"delta.key_filter", "ssm_conv1d.weight"},
+    {"delta.value_filter", "ssm_conv1d.weight"},
+    {"delta.rate", "ssm_a"},
+    {"delta.decay_bias", "ssm_dt.bias"},
+    {"delta.norm.", "ssm_norm."},
+    {"delta.output.", "ssm_out."},
 };
 
 // Of an expert; `part` is its name after "layers.N.", `rows` are those of each.
@@ -101,19 +117,27 @@ GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& m
   }
   if (architecture.packed_mlp && part.starts_with("mlp.gate.")) place.name = "ffn_up.";
   if (architecture.packed_mlp && part.starts_with("mlp.up.")) place.first = model.ffn_hidden;
+  if (architecture.delta != GgufDelta::kNone) place_delta(architecture, model, part, place);
   return place;
 }
 
 // The last word of a tensor's name.
 std::string_view end_of(std::string_view canonical) {
-  if (canonical.ends_with(".sinks")) return "weight";
   if (canonical.ends_with(".logit_bias")) return "bias";
   return canonical.substr(canonical.rfind('.') + 1);
+}
+
+// The norm of the gated delta rule has its gains as they are.
+bool is_gain_from_one(const ModelConfig& model, const CanonicalShape& tensor) {
+  return model.gains_from_one && tensor.shape.ndim() == 1 && end_of(tensor.name) == "weight" &&
+         !tensor.name.ends_with(".delta.norm.weight");
 }
 
 }  // namespace
 
 std::int64_t stored_row(const GgufPlace& place, std::int64_t row) {
+  if (place.tiled_rows) return place.first + place.tiled_rows->stored(row);
+  if (place.chunk != 0) return place.first + row / place.chunk * place.stride + row % place.chunk;
   if (place.turned == 0) return place.first + row;
   const std::int64_t inside = row % place.head;
   const std::int64_t half = place.turned / 2;
@@ -122,11 +146,18 @@ std::int64_t stored_row(const GgufPlace& place, std::int64_t row) {
   return begin + (inside < half ? 2 * inside : 2 * (inside - half) + 1);
 }
 
+std::int64_t rows_in_order(const GgufPlace& place, std::int64_t rows) {
+  if (place.tiled_rows) return place.tiled_rows->size;
+  if (place.chunk != 0) return place.chunk;
+  return place.turned == 0 ? rows : 1;
+}
+
 bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& model) {
   // stored_row() moves rows from halves (i and i + d/2 rotate together) to pairs.
   return model.rotary_pairs == architecture.keeps_pairs &&
          model.latent.has_value() == (architecture.read_heads != nullptr) &&
-         !(architecture.packed_mlp && !model.gated);
+         model.delta.has_value() == (architecture.delta != GgufDelta::kNone) &&
+         model.output_gate == model.delta.has_value() && !(architecture.packed_mlp && !model.gated);
 }
 
 std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const ModelConfig& model) {
@@ -150,9 +181,9 @@ std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const M
     for (const auto& [ours, theirs] : kEnds) {
       if (canonical.starts_with(ours)) place.name = theirs;
     }
-    place.name += end;
+    if (place.name.ends_with('.')) place.name += end;
     place.canonical = one.name;
-    place.from_one = model.gains_from_one && one.shape.ndim() == 1 && end == "weight";
+    if (is_gain_from_one(model, one)) place.transform = GgufTransform::kGain;
     places.push_back(std::move(place));
   }
   return places;

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gguf/architectures.h"
+#include "gguf/gguf_transform.h"
+#include "gguf/tiled_heads.h"
 #include "model/config.h"
 
 namespace piton {
@@ -16,7 +19,9 @@ inline constexpr const char* kGgufHead = "output.weight";
 
 // Row r of the canonical tensor is row stored_row(place, r) of the tensor `name`. If `turned` is
 // not 0, the first `turned` of each `head` rows are stored in pairs: canonical rows i and
-// i + turned/2 are stored as rows 2i and 2i + 1, for rotary positions of neighboring channels.
+// i + turned/2 are stored as rows 2i and 2i + 1, for rotary positions of neighboring channels. If
+// `chunk` is not 0, each `chunk` rows are next to each other, and `stride` rows behind the ones
+// before them: matrices whose heads alternate. `tiled_rows`: heads in the order of tiled_heads.h.
 // A stacked tensor is [experts, rows, columns], of biases [experts, rows]; its rows are counted
 // through all experts.
 //
@@ -33,10 +38,18 @@ struct GgufPlace {
   bool vector = false;  // a matrix of one row, which the file has as a vector
   std::string values;
   std::int64_t own = 0;
-  bool from_one = false;  // the file stores gains; canonical values are gain - 1
+  std::int64_t chunk = 0;
+  std::int64_t stride = 0;
+  std::optional<TiledHeads> tiled_rows;
+  std::optional<TiledHeads> tiled_columns;  // so are the columns
+  GgufTransform transform = GgufTransform::kNone;
 };
 
 std::int64_t stored_row(const GgufPlace& place, std::int64_t row);
+
+// From each multiple of this number on so many rows are next to each other in the file, in the same
+// order; of a tensor of `rows` rows.
+std::int64_t rows_in_order(const GgufPlace& place, std::int64_t rows);
 
 // Returns whether the architecture has a place for each kind of tensor of the model.
 bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& model);

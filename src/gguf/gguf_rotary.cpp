@@ -1,5 +1,6 @@
 #include "gguf/gguf_rotary.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -15,6 +16,9 @@ constexpr const char* kSlow = "rope.scaling.yarn_beta_slow";
 constexpr const char* kExtrapolated = "rope.scaling.yarn_ext_factor";
 constexpr const char* kYarnMagnitude = "rope.scaling.yarn_attn_factor";
 constexpr const char* kMagnitudeFactor = "rope.scaling.attn_factor";
+constexpr const char* kSections = "rope.dimension_sections";
+constexpr std::int64_t kPositionsOfToken = 3;
+constexpr std::int64_t kLongestSection = 1 << 16;  // of pairs: far more than heads have
 constexpr const char* kOwnKind = "piton.rope.scaling.type";
 constexpr const char* kOwnFactor = "piton.rope.scaling.factor";
 constexpr const char* kOwnLow = "piton.rope.scaling.low_freq_factor";
@@ -255,6 +259,36 @@ void write_gguf_rotary(const ModelConfig& model, GgufDescription& description) {
       description.tables[kLongDivisors] = floats(scaling.long_factors);
       return;
   }
+}
+
+void check_gguf_sections(const GgufKeys& keys, const ModelConfig& model) {
+  const GgufValue* list = keys.find(kSections);
+  const std::vector<std::int64_t> sections =
+      list != nullptr ? list->integers() : std::vector<std::int64_t>{};
+  std::int64_t sum = 0;
+  bool valid = sections.size() == kPositionsOfToken + 1;  // the last of another kind of model
+  for (const std::int64_t one : sections) {
+    valid = valid && one >= 0 && one <= kLongestSection;
+    if (valid) sum += one;
+  }
+  // As llama.cpp computes them, sections of `sum` pairs follow one another.
+  const std::int64_t pairs = model.rotary_channels() / 2;
+  valid = valid && sum > 0;
+  for (std::int64_t pair = 0; valid && pair < std::min(pairs, sum); ++pair) {
+    const std::int64_t position = pair % kPositionsOfToken;
+    valid = pair < kPositionsOfToken * sections[static_cast<std::size_t>(position)];
+  }
+  if (!valid) {
+    keys.refuse(kSections,
+                "four numbers, by which each pair of rotated channels turns by time, "
+                "height or width");
+  }
+}
+
+void write_gguf_sections(const ModelConfig& model, GgufDescription& description) {
+  const auto pairs = static_cast<std::int32_t>(model.rotary_channels() / 2);
+  const std::int32_t sections[] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
+  description.add(kSections, GgufValue::numbers(sections));
 }
 
 }  // namespace piton

@@ -11,6 +11,10 @@
 //   numbers that they are computed from, as entries piton.rope.*
 //   rope_factors_short.weight [c/2], rope_factors_long.weight [c/2]: divisors of longrope
 //
+//   rope.dimension_sections: of models for images too, in which a pair of channels turns by one of
+//   several positions of a token: of pairs i, i % 3 = 0, 1 and 2, the numbers of those that turn by
+//   time, height and width. In a text all three are the token's position.
+//
 // c is the number of channels of a head that are rotated.
 #pragma once
 
@@ -26,6 +30,11 @@ inline constexpr const char* kLongDivisors = "rope_factors_long.weight";
 // Sets the rotary positions of `model`, whose sizes and longest sequence must be set.
 void read_gguf_rotary(const GgufKeys& keys, ModelConfig& model);
 void write_gguf_rotary(const ModelConfig& model, GgufDescription& description);
+
+// Throws Error(kData) for sections in which a pair turns by none of the three positions: llama.cpp
+// does not turn it then. `model` has its rotary positions.
+void check_gguf_sections(const GgufKeys& keys, const ModelConfig& model);
+void write_gguf_sections(const ModelConfig& model, GgufDescription& description);
 
 // What a file keeps of scaling of kind yarn: numbers in fp32, and in place of numerator and
 // denominator, but for latent attention, the magnitude that they make.

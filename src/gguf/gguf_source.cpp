@@ -49,6 +49,11 @@ GgufDescription description_of(const GgufFile& file) {
   return description;
 }
 
+// A vector may be a matrix of one row: llama.cpp does not tell them apart.
+std::vector<std::int64_t> without_ones(const std::vector<std::int64_t>& shape) {
+  return {std::ranges::find_if(shape, [](std::int64_t size) { return size != 1; }), shape.end()};
+}
+
 // Stacked matrices are one below the other, as are stacked vectors; a vector may be a matrix of one
 // row.
 Shape matrix_shape(const GgufTensor& tensor, bool vectors) {
@@ -81,16 +86,23 @@ void put_row(const float* values, std::int64_t row, const TensorRun& run, DType 
                  DType::kF32, dst + (from - run.begin) * size_bytes(dtype), dtype, to - from);
 }
 
+// Calls change() for each row, if its columns are in another order in a file.
+void for_each_row(std::span<float> values, std::int64_t columns,
+                  const std::optional<TiledHeads>& heads,
+                  void (*change)(const TiledHeads&, std::span<float>)) {
+  if (!heads) return;
+  for (std::int64_t row = 0; row < std::ssize(values); row += columns) {
+    change(*heads,
+           values.subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(columns)));
+  }
+}
+
 // Of layers that predict later tokens, which are after those of the model.
 bool is_of_later_layer(const std::string& name, std::int64_t layers) {
   if (!name.starts_with("blk.")) return false;
   std::int64_t layer = 0;
   const auto parsed = std::from_chars(name.data() + 4, name.data() + name.size(), layer);
   return parsed.ec == std::errc() && layer >= layers;
-}
-
-void subtract_one(float* values, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) values[i] -= 1;
 }
 
 }  // namespace
@@ -100,6 +112,7 @@ GgufSource::GgufSource(const std::filesystem::path& path) : file_(path) {
   architecture_ = gguf_architecture(description.architecture, where());
   model_ = gguf_model(description, where());
   architecture_.joint_key_value = description.shapes.contains("blk.0.attn_kv_b.weight");
+  architecture_.joint_delta_input = description.shapes.contains("blk.0.ssm_in.weight");
   find_tensors();
   decide_head();
 }
@@ -121,7 +134,7 @@ void GgufSource::find_tensors() {
     const auto found = stored.find(name);
     if (found == stored.end()) {
       missing.push_back(name);
-    } else if (found->second->shape != shape) {
+    } else if (without_ones(found->second->shape) != without_ones(shape)) {
       throw Error(Fault::kData, "{}: {} is [{}], the keys say [{}]", where(), name,
                   fmt::join(found->second->shape, ", "), fmt::join(shape, ", "));
     }
@@ -146,7 +159,8 @@ void GgufSource::find_tensors() {
     const GgufTensor& tensor = *stored.at(place.name);
     const GgufTensor* values = place.values.empty() ? nullptr : stored.at(place.values);
     const bool differ = values != nullptr && values->type != tensor.type;
-    const bool decoded = is_quantized(tensor.type) || place.from_one || differ;
+    const bool decoded =
+        is_quantized(tensor.type) || place.transform != GgufTransform::kNone || differ;
     const DType dtype = decoded ? DType::kF32 : plain_dtype(tensor.type);
     const std::string canonical = place.canonical;
     places_[canonical] = {std::move(place), {canonical, dtype, shape->second}, &tensor, values};
@@ -178,8 +192,11 @@ void GgufSource::read(const std::string& name, const TensorRun& run, DType dtype
   const Place& place = places_.at(name);
   if (run.begin >= run.end) return;
   if (place.values != nullptr) return read_heads(place, run, dtype, dst);
-  const bool as_stored =
-      place.place.turned == 0 && !place.place.from_one && !is_quantized(place.stored->type);
+  const bool in_order =
+      rows_in_order(place.place, place.tensor.shape[0]) == place.tensor.shape[0] &&
+      !place.place.tiled_columns;
+  const bool as_stored = in_order && place.place.transform == GgufTransform::kNone &&
+                         !is_quantized(place.stored->type);
   if (!as_stored) return read_rows(place, run, dtype, dst);
   TensorRun moved = run;
   moved.start[0] += place.place.first;
@@ -196,6 +213,9 @@ std::optional<CodeFormat> GgufSource::stored_format(const std::string& name) con
       found->second.values != nullptr)
     return std::nullopt;
   const GgmlType type = found->second.stored->type;
+  const std::optional<TiledHeads>& columns = found->second.place.tiled_columns;
+  // Blocks of the file with columns of several heads are no blocks of the canonical tensor.
+  if (columns && columns->size % block_values(type) != 0) return std::nullopt;
   return has_codes(type) ? std::optional(code_format_of(type)) : std::nullopt;
 }
 
@@ -203,23 +223,36 @@ void GgufSource::read_codes(const std::string& name, const StoredRow& row, const
   const Place& place = places_.at(name);
   const GgufTensor& stored = *place.stored;
   const std::int64_t values = block_values(stored.type);
-  const std::int64_t blocks_of_row = stored.shape.back() / values;
-  const std::int64_t first = stored_row(place.place, row.row) * blocks_of_row + row.column / values;
-  const std::int64_t count = row.columns / values;
-  std::vector<std::byte> raw(static_cast<std::size_t>(count * block_bytes(stored.type)));
-  file_.file().read_at(file_.offset(stored) + first * block_bytes(stored.type), raw);
-  split_blocks(stored.type, raw.data(), count, to);
+  const std::int64_t bytes = block_bytes(stored.type);
+  const std::int64_t first = stored_row(place.place, row.row) * (stored.shape.back() / values);
+  const std::optional<TiledHeads>& heads = place.place.tiled_columns;
+  std::vector<std::byte> raw(static_cast<std::size_t>(row.columns / values * bytes));
+  // Columns of a head are next to each other in the file, else all are.
+  for (std::int64_t column = row.column, end = 0; column < row.column + row.columns; column = end) {
+    end = row.column + row.columns;
+    if (heads) end = std::min(end, (column / heads->size + 1) * heads->size);
+    const std::int64_t from = first + (heads ? heads->stored(column) : column) / values;
+    file_.file().read_at(
+        file_.offset(stored) + from * bytes,
+        std::span(raw).subspan(static_cast<std::size_t>((column - row.column) / values * bytes),
+                               static_cast<std::size_t>((end - column) / values * bytes)));
+  }
+  split_blocks(stored.type, raw.data(), row.columns / values, to);
 }
 
-// Whole stored rows are read, of a head at a time where they are in another order, and the
+// Whole stored rows are read, of a head at a time where they are in another order or apart, and the
 // requested part of each is copied to its place.
 void GgufSource::read_rows(const Place& place, const TensorRun& run, DType dtype,
                            std::byte* dst) const {
   const GgufTensor& stored = *place.stored;
   const std::int64_t columns = run.extent.ndim() > 1 ? stored.shape.back() : 1;
   const std::int64_t row_bytes = columns / block_values(stored.type) * block_bytes(stored.type);
-  const std::int64_t unit = place.place.turned == 0 ? 1 : place.place.head;
-  const std::int64_t block = std::max<std::int64_t>(1, kReadBytes / (row_bytes * unit)) * unit;
+  const std::int64_t in_order = rows_in_order(place.place, place.tensor.shape[0]);
+  const bool apart = place.place.turned == 0 && in_order < place.tensor.shape[0];
+  const std::int64_t unit = apart ? in_order : place.place.turned == 0 ? 1 : place.place.head;
+  const std::int64_t block =
+      apart ? unit : std::max<std::int64_t>(1, kReadBytes / (row_bytes * unit)) * unit;
+  const std::string where = fmt::format("{}: {}", file_.where(), stored.name);
   const Rows rows(run);
   std::vector<std::byte> raw;
   std::vector<float> values(static_cast<std::size_t>(columns));
@@ -227,12 +260,14 @@ void GgufSource::read_rows(const Place& place, const TensorRun& run, DType dtype
     const std::int64_t end =
         std::min({begin + block, (rows.last + unit - 1) / unit * unit, place.tensor.shape[0]});
     raw.resize(static_cast<std::size_t>((end - begin) * row_bytes));
-    const std::int64_t at = place.place.first + begin;  // the first stored row
+    // The first stored row.
+    const std::int64_t at = apart ? stored_row(place.place, begin) : place.place.first + begin;
     file_.file().read_at(file_.offset(stored) + at * row_bytes, raw);
     for (std::int64_t row = std::max(begin, rows.first); row < std::min(end, rows.last); ++row) {
       decode_blocks(stored.type, raw.data() + (stored_row(place.place, row) - at) * row_bytes,
                     columns, values.data());
-      if (place.place.from_one) subtract_one(values.data(), columns);
+      from_stored(place.place.transform, values, where);
+      if (place.place.tiled_columns) untile_columns(*place.place.tiled_columns, values);
       put_row(values.data(), row, run, dtype, dst);
     }
   }
@@ -282,9 +317,11 @@ std::vector<CanonicalTensor> AsGgufHolds::tensors(TensorKind kind) const {
 void AsGgufHolds::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
   if (run.begin >= run.end) return;
   const GgmlType type = file_.stored_type(name);
+  const GgufPlace& place = file_.place(name);
   PITON_ASSERT(run.extent.ndim() == 1 || run.extent[1] % block_values(type) == 0, "{}", name);
   // Whole rows, so whole blocks, of which the run is a part.
   const Rows rows(run);
+  PITON_ASSERT(!place.tiled_columns || rows.columns % place.tiled_columns->all() == 0, "{}", name);
   const std::int64_t step = std::max<std::int64_t>(1, kReadBytes / (rows.columns * 4));
   std::vector<float> values;
   std::vector<std::byte> blocks;
@@ -294,14 +331,14 @@ void AsGgufHolds::read(const std::string& name, const TensorRun& run, DType dtyp
     values.resize(static_cast<std::size_t>(end - begin));
     source_.read(name, {run.start, run.extent, begin, end}, DType::kF32,
                  reinterpret_cast<std::byte*>(values.data()));
-    if (file_.stored_from_one(name)) {
-      for (float& value : values) value += 1;
-    }
+    to_stored(place.transform, values);
+    for_each_row(values, rows.columns, place.tiled_columns, tile_columns);
     blocks.resize(values.size() / static_cast<std::size_t>(block_values(type)) *
                   static_cast<std::size_t>(block_bytes(type)));
     encode_blocks(type, values, blocks.data(), where());
     decode_blocks(type, blocks.data(), end - begin, values.data());
-    if (file_.stored_from_one(name)) subtract_one(values.data(), end - begin);
+    for_each_row(values, rows.columns, place.tiled_columns, untile_columns);
+    from_stored(place.transform, values, fmt::format("{}: {}", where(), name));
     const std::int64_t from = std::max(run.begin, begin);
     const std::int64_t to = std::min(run.end, end);
     convert_values(reinterpret_cast<const std::byte*>(values.data() + (from - begin)), DType::kF32,

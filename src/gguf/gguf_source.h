@@ -2,8 +2,8 @@
 //
 // Opening checks the tensors against the keys: every tensor of the model must be in the file, with
 // its shape, and no other tensor may be. Quantized weights are read as fp32 values, or as
-// the codes of their blocks, if their type has codes. If the canonical weights of a norm are
-// differences from 1, its gains are read as gain - 1, in fp32.
+// the codes of their blocks, if their type has codes. Values in another form (gguf_transform.h) are
+// read in fp32.
 //
 // The head is tied if output.weight is missing, or has the same bits as the token table.
 #pragma once
@@ -33,7 +33,7 @@ class GgufSource final : public TensorSource {
 
   // How a canonical tensor is stored in this file.
   GgmlType stored_type(const std::string& name) const { return places_.at(name).stored->type; }
-  bool stored_from_one(const std::string& name) const { return places_.at(name).place.from_one; }
+  const GgufPlace& place(const std::string& name) const { return places_.at(name).place; }
 
   std::string where() const override { return file_.where(); }
   // Empty for kOptimizer.

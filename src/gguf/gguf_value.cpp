@@ -114,6 +114,15 @@ std::vector<std::int64_t> GgufValue::integers() const {
   return elements_of<std::int64_t>(*this, integer_of);
 }
 
+std::vector<bool> GgufValue::flags() const {
+  std::vector<bool> flags;
+  if (kind == GgufKind::kArray && element == GgufKind::kBool) {
+    for (const char flag : text) flags.push_back(flag != 0);
+  }
+  for (const std::int64_t flag : integers()) flags.push_back(flag != 0);
+  return flags;
+}
+
 std::vector<double> GgufValue::numbers() const {
   if (kind != GgufKind::kArray || (element != GgufKind::kF32 && element != GgufKind::kF64))
     return {};

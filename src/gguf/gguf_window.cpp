@@ -9,24 +9,10 @@ namespace {
 constexpr const char* kWindow = "attention.sliding_window";
 constexpr const char* kPattern = "attention.sliding_window_pattern";
 
-const GgufValue* window_key(const GgufKeys& keys, const char* key) {
-  return keys.find_own(keys.description().architecture + "." + key);
-}
-
-// Whether each layer has the window.
-std::vector<bool> flags_of(const GgufValue& list) {
-  std::vector<bool> flags;
-  if (list.element == GgufKind::kBool) {
-    for (const char flag : list.text) flags.push_back(flag != 0);
-  }
-  for (const std::int64_t flag : list.integers()) flags.push_back(flag != 0);
-  return flags;
-}
-
 }  // namespace
 
 void read_gguf_window(const GgufKeys& keys, ModelConfig& model) {
-  const GgufValue* value = window_key(keys, kWindow);
+  const GgufValue* value = keys.find(kWindow);
   if (value != nullptr && value->is_integer() && value->integer() == 0) return;
   if (value != nullptr) model.window_before = keys.size(kWindow) - 1;
 }
@@ -41,12 +27,12 @@ void write_required_gguf_window(const ModelConfig& model, GgufDescription& out) 
 }
 
 void read_gguf_pattern(const GgufKeys& keys, std::int64_t usual, ModelConfig& model) {
-  const GgufValue* value = window_key(keys, kPattern);
+  const GgufValue* value = keys.find(kPattern);
   if (value == nullptr || value->kind != GgufKind::kArray) {
     model.full_attention_every = keys.count(kPattern, usual);
     return;
   }
-  const std::vector<bool> flags = flags_of(*value);
+  const std::vector<bool> flags = value->flags();  // whether each layer has the window
   if (std::ssize(flags) != model.layers) keys.refuse(kPattern, "a flag for each layer");
   const auto full = std::ranges::find(flags, false);
   const std::int64_t every = full == flags.end() ? 0 : full - flags.begin() + 1;

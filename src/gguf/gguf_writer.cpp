@@ -18,21 +18,23 @@ namespace {
 // Of type F32 always, as llama.cpp's tools write them.
 constexpr const char* kPositionsName = "position_embd.weight";
 constexpr const char* kRouterEnd = ".ffn_gate_inp.weight";
+constexpr const char* kFilterEnd = ".ssm_conv1d.weight";
 
 // A tensor of the file, and what it is made of.
 struct Written {
   Assembly assembly;  // stacked matrices one below the other
   std::vector<std::int64_t> shape;
   GgmlType type = GgmlType::kF32;
-  bool from_one = false;
+  GgufTransform transform = GgufTransform::kNone;
+  std::optional<TiledHeads> tiled_columns;
   bool of_latents = false;                    // keys or values of latent attention
   const std::vector<float>* table = nullptr;  // of the configuration: instead of the assembly
 };
 
-// Adds the rows of a place: as one part if they keep their order, else one part per row.
+// Adds the rows of a place: a part for those that stay next to each other.
 void add_parts(const GgufPlace& place, const std::string& canonical, const Shape& shape,
                Assembly& assembly) {
-  const std::int64_t step = place.turned == 0 ? shape[0] : 1;
+  const std::int64_t step = rows_in_order(place, shape[0]);
   for (std::int64_t row = 0; row < shape[0]; row += step) {
     AssemblyPart part{.name = canonical, .row = stored_row(place, row)};
     part.start.append(row);
@@ -98,7 +100,7 @@ GgmlType type_of(const Written& tensor, bool is_head, const SourceTypes& types,
                  std::optional<GgmlType> wanted, GgufWritten& written) {
   const Assembly& assembly = tensor.assembly;
   if (tensor.shape.size() == 1 || assembly.shape.ndim() == 1 || assembly.name == kPositionsName ||
-      assembly.name.ends_with(kRouterEnd))
+      assembly.name.ends_with(kRouterEnd) || assembly.name.ends_with(kFilterEnd))
     return GgmlType::kF32;
   if (!wanted) return types.of(assembly);
   GgmlType type = *wanted;
@@ -159,7 +161,8 @@ std::vector<Written> tensors_of(const TensorSource& source, const ModelConfig& m
                                             : Shape{dims[0] * dims[1], dims[2]};
       tensors.push_back({.assembly = {.name = place.name, .shape = rows},
                          .shape = dims,
-                         .from_one = place.from_one});
+                         .transform = place.transform,
+                         .tiled_columns = place.tiled_columns});
     }
     add_parts(place, own, canonical.at(own), tensors[found->second].assembly);
   }
@@ -198,21 +201,27 @@ class TensorWriter {
 
  private:
   static bool is_kept(const Written& tensor) {
-    return !is_quantized(tensor.type) && !tensor.from_one;
+    return !is_quantized(tensor.type) && tensor.transform == GgufTransform::kNone &&
+           !tensor.tiled_columns;
   }
 
-  // Blocks of an assembly have a power of two of values, but for the last, which ends with a row.
+  // The last row of `bytes` may be a part of one, whose other values are in the next bytes.
   void encode(const Written& tensor, std::span<const std::byte> bytes) {
-    values_.resize(bytes.size() / sizeof(float));
-    std::memcpy(values_.data(), bytes.data(), bytes.size());
-    if (tensor.from_one) {
-      for (float& value : values_) value += 1;
-    }
-    const std::int64_t blocks = std::ssize(values_) / block_values(tensor.type);
+    const std::size_t before = values_.size();
+    values_.resize(before + bytes.size() / sizeof(float));
+    std::memcpy(values_.data() + before, bytes.data(), bytes.size());
+    const Shape& shape = tensor.assembly.shape;
+    const auto columns = static_cast<std::size_t>(shape.ndim() > 1 ? shape[1] : 1);
+    const std::span<float> whole = std::span(values_).first(values_.size() / columns * columns);
+    to_stored(tensor.transform, whole);
+    for (std::size_t row = 0; tensor.tiled_columns && row < whole.size(); row += columns)
+      tile_columns(*tensor.tiled_columns, whole.subspan(row, columns));
+    const std::int64_t blocks = std::ssize(whole) / block_values(tensor.type);
     encoded_.resize(static_cast<std::size_t>(blocks * block_bytes(tensor.type)));
-    encode_blocks(tensor.type, values_, encoded_.data(),
+    encode_blocks(tensor.type, whole, encoded_.data(),
                   fmt::format("{}: {}", source_.where(), tensor.assembly.name));
     append(encoded_);
+    values_.erase(values_.begin(), values_.begin() + std::ssize(whole));
   }
 
   void append(std::span<const std::byte> bytes) {
@@ -223,7 +232,7 @@ class TensorWriter {
   GgufWriter& out_;
   TensorSource& source_;
   const std::function<void(std::int64_t)>& wrote_;
-  std::vector<float> values_;
+  std::vector<float> values_;  // of rows that are not encoded yet
   std::vector<std::byte> encoded_;
 };
 

@@ -75,7 +75,7 @@ HfSource::HfSource(const fs::path& folder)
     model_.mtp_layers = family_.uncounted_later_layers;
   model_.mtp_layers = stored_later_layers();
   check_layers(model_, std::ssize(files_.tensors()), config_.where());
-  check_tensors(hf_places(family_, model_));
+  check_tensors(places_in_files());
   decide_head();
   if (config_.is_language_part())
     notes_.push_back(
@@ -113,6 +113,21 @@ std::map<std::string, HfTensor> HfSource::family_tensors() const {
     }
   }
   return named;
+}
+
+std::vector<HfPlace> HfSource::places_in_files() const {
+  if (family_.stacked_places != nullptr && model_.experts) {
+    HfFamily stacked = family_;
+    stacked.places = family_.stacked_places;
+    std::vector<HfPlace> places = hf_places(stacked, model_);
+    const std::map<std::string, HfTensor> tensors = family_tensors();
+    const bool found = std::ranges::any_of(places, [&](const HfPlace& place) {
+      return place.canonical.find(".mlp.experts.") != std::string::npos &&
+             tensors.contains(place.name);
+    });
+    if (found) return places;
+  }
+  return hf_places(family_, model_);
 }
 
 void HfSource::place_quantized(const HfPlace& place, const QuantizedMatrix& matrix,

@@ -61,6 +61,7 @@ class HfSource final : public TensorSource {
 
   std::int64_t stored_later_layers() const;
   bool is_left_out(const std::string& name) const;
+  std::vector<HfPlace> places_in_files() const;
   void check_tensors(const std::vector<HfPlace>& places);
   void place_quantized(const HfPlace& place, const QuantizedMatrix& matrix,
                        const std::vector<std::int64_t>& wanted, const Shape& shape);

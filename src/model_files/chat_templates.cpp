@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "gguf/vocabulary.h"
+#include "gguf/vocabulary/vocabulary.h"
 
 namespace piton {
 ModelChatTemplates chat_templates_of(const GgufHeader& header,

@@ -41,7 +41,8 @@ std::map<std::string, std::vector<GgufPlace>> linears_of(const GgufArchitecture&
   for (const GgufPlace& place : gguf_places(architecture, model)) {
     const auto shape = shapes.find(place.canonical);
     if (!place.canonical.starts_with("layers.") || shape == shapes.end()) continue;
-    if (place.stacked) continue;  // experts have no adapters
+    if (place.stacked) continue;                        // experts have no adapters
+    if (!place.canonical.ends_with(kWeight)) continue;  // filters of convolutions
     if (shape->second.ndim() == 2) linears[place.name].push_back(place);
   }
   return linears;
@@ -82,6 +83,15 @@ void check_shape(const GgufFile& file, const GgufTensor& tensor,
   if (tensor.shape == wanted) return;
   throw Error(Fault::kData, "{}: {} is [{}], wanted [{}]; is the adapter for another model?",
               file.where(), tensor.name, fmt::join(tensor.shape, ", "), fmt::join(wanted, ", "));
+}
+
+// Where the columns of the adapted tensor are in another order in the file, so are those of A
+// [rank, columns].
+void change_columns(const std::vector<GgufPlace>& places, std::int64_t columns, std::span<float> a,
+                    void (*change)(const TiledHeads&, std::span<float>)) {
+  const std::optional<TiledHeads>& heads = places[0].tiled_columns;
+  for (std::int64_t row = 0; heads && row < std::ssize(a); row += columns)
+    change(*heads, a.subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(columns)));
 }
 
 }  // namespace
@@ -169,7 +179,9 @@ void GgufAdapterSource::add_module(const GgufFile& file, const std::string& name
   const std::string& linear = *adapted;
   adapters_.shapes[linear] = {.rank = rank,
                               .scale = alpha_ > 0 ? alpha_ / static_cast<double>(rank) : 1};
-  tensors_[linear + std::string(kAdapterA)] = {{rank, in}, values_in(file, *module.a)};
+  std::vector<float> a = values_in(file, *module.a);
+  change_columns(places, in, a, untile_columns);
+  tensors_[linear + std::string(kAdapterA)] = {{rank, in}, std::move(a)};
   const std::vector<float> stored = values_in(file, *module.b);
   for (const GgufPlace& place : places) {
     const std::int64_t rows = shapes.at(place.canonical)[0];
@@ -300,8 +312,9 @@ void write_gguf_adapter(const std::filesystem::path& path, TensorSource& source,
         std::copy_n(own.begin() + row * rank, rank, b.begin() + stored_row(places[i], row) * rank);
       }
     }
-    tensors.push_back({{.name = name + std::string(kA), .shape = {rank, in}},
-                       all_values(source, parts[0]->a, {rank, in})});
+    std::vector<float> a = all_values(source, parts[0]->a, {rank, in});
+    change_columns(places, in, a, tile_columns);
+    tensors.push_back({{.name = name + std::string(kA), .shape = {rank, in}}, std::move(a)});
     tensors.push_back({{.name = name + std::string(kB), .shape = {out, rank}}, std::move(b)});
   }
   for (const Stored& one : tensors) header.tensors.push_back(one.tensor);

@@ -8,7 +8,7 @@
 #include "checkpoint/load_values.h"
 #include "checkpoint/read_newest.h"
 #include "gguf/gguf_source.h"
-#include "gguf/vocabulary.h"
+#include "gguf/vocabulary/vocabulary.h"
 #include "huggingface/files/origin.h"
 #include "huggingface/hf_source.h"
 #include "model/canonical_tensors.h"

@@ -1,4 +1,4 @@
-// libraries: piton_gguf
+// libraries: piton_gguf_vocabulary
 // Any bytes as a GGUF file: an Error that names it, or a model whose tensors are in the file, and a
 // tokenizer or an Error. What was read of its head is written and read again to the same.
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "fuzz/scratch_files.h"
 #include "gguf/gguf_source.h"
-#include "gguf/vocabulary.h"
+#include "gguf/vocabulary/vocabulary.h"
 #include "text/files/tokenizer_folder.h"
 
 namespace {

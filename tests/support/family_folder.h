@@ -87,9 +87,10 @@ inline void write_family_folder(const std::filesystem::path& folder, const std::
   set({"head_dim"}, states ? 16 : 12);  // of which a quarter turns
   set({"linear_num_key_heads"}, 4);
   set({"linear_num_value_heads"}, 8);
-  if (config.contains("layer_types") && !states) {
+  if (config.contains("layer_types")) {
     const auto types = config["layer_types"].get<std::vector<std::string>>();
-    config["layer_types"] = {types[0], types[1], types[0], types[1]};  // they alternate
+    if (!states || types.size() == 2)
+      config["layer_types"] = {types[0], types[1], types[0], types[1]};  // they alternate
   }
   if (edit) edit(config);
   std::filesystem::create_directories(folder);

@@ -97,6 +97,13 @@ DELTA = dict(num_hidden_layers=4, head_dim=16, linear_num_key_heads=2, linear_nu
 GOLDEN["qwen3.5"] = lambda: llama_like("Qwen3_5Text", "Qwen3_5", **{**DELTA, "linear_num_value_heads": 2, "linear_value_head_dim": 7})
 GOLDEN["qwen3-next"] = lambda: llama_like("Qwen3Next", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=18,
                                           shared_expert_intermediate_size=26, **DELTA)
+# Values as wide as keys, which GGUF files have, and three heads of them to each of two keys. In few layers: what the rule gives is divided
+# by its size, so that errors of small products grow from layer to layer.
+SQUARE = {**DELTA, "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"], "linear_num_value_heads": 6,
+          "linear_value_head_dim": 6}
+GOLDEN["qwen3.5-heads"] = lambda: llama_like("Qwen3_5Text", "Qwen3_5", **{**SQUARE, "linear_key_head_dim": 8, "linear_value_head_dim": 8})
+GOLDEN["qwen3.5-moe"] = lambda: llama_like("Qwen3_5MoeText", "Qwen3_5Moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8,
+                                           shared_expert_intermediate_size=12, **SQUARE)
 GOLDEN["gpt-neox"] = lambda: llama_like("GPTNeoX", rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
                                                                      "partial_rotary_factor": 0.5})
 GOLDEN["falcon"] = lambda: llama_like("Falcon", new_decoder_architecture=True, num_kv_heads=2, ffn_hidden_size=53)

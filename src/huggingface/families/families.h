@@ -60,6 +60,7 @@ HfFamily hf_qwen3();
 HfFamily hf_qwen2_moe();
 HfFamily hf_qwen3_moe();
 HfFamily hf_qwen3_5();
+HfFamily hf_qwen3_5_moe();
 HfFamily hf_qwen3_next();
 HfFamily hf_stablelm();
 HfFamily hf_t5();

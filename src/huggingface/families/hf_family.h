@@ -63,6 +63,9 @@ struct HfFamily {
   std::int64_t most_later_layers = 0;
   // Ends of names in older files, with what they are now.
   std::vector<std::pair<std::string, std::string>> older_ends = {};
+  // places() of files in which the matrices of all experts of a layer are one tensor, where the
+  // family has files of both kinds. Those that Piton writes are of places().
+  std::vector<HfPlace> (*stacked_places)(const ModelConfig& model) = nullptr;
 };
 
 }  // namespace piton

@@ -4,8 +4,8 @@
 #include "model/families.h"
 
 // Qwen3-Next: layers with the gated delta rule and, every fourth one, with attention that has a
-// gate; experts as Qwen 2 MoE has them. Qwen 3.5 is the same without experts, and its files have
-// separate matrices where those of Qwen3-Next are interleaved by heads of keys.
+// gate; experts as Qwen 2 MoE has them. Qwen 3.5 is the same, without experts or with them, and its
+// files have separate matrices where those of Qwen3-Next are interleaved by heads of keys.
 namespace piton {
 namespace {
 
@@ -60,6 +60,18 @@ ModelConfig qwen3_next_model(const HfConfig& config) {
   return model;
 }
 
+// Its weights of experts always add up to 1, and all layers have experts.
+ModelConfig qwen3_5_moe_model(const HfConfig& config) {
+  ModelConfig model = next_model(
+      config, qwen3_next_facts(),
+      {.groups = 2, .head_size = 256, .ffn_hidden = "moe_intermediate_size", .rotary_share = 0.25});
+  set_qwen_experts(config, model, {.experts = 256, .choices = 8, .ffn_hidden = 512});
+  model.experts->normalized = true;
+  model.experts->shared_ffn_hidden = config.size("shared_expert_intermediate_size", 512);
+  model.experts->shared_gate = true;
+  return model;
+}
+
 // The query and the gate of each head are next to each other.
 std::vector<HfPart> gated_attention(const ModelConfig& model) {
   const std::int64_t d = model.head_size;
@@ -98,16 +110,38 @@ HfNames next_names(const ModelConfig& model, std::vector<HfPart> parts) {
   return names;
 }
 
-std::vector<HfPlace> qwen3_5_places(const ModelConfig& model) {
+std::vector<HfPart> qwen3_5_parts(const ModelConfig& model) {
   const DeltaFacts& facts = *model.delta;
   const std::int64_t keys = facts.key_heads * facts.key_size;
-  return named_places(model,
-                      next_names(model, {{"delta.query.", "linear_attn.in_proj_qkv."},
-                                         {"delta.key.", "linear_attn.in_proj_qkv.", keys},
-                                         {"delta.value.", "linear_attn.in_proj_qkv.", 2 * keys},
-                                         {"delta.gate.", "linear_attn.in_proj_z."},
-                                         {"delta.strength.", "linear_attn.in_proj_b."},
-                                         {"delta.decay.", "linear_attn.in_proj_a."}}));
+  return {{"delta.query.", "linear_attn.in_proj_qkv."},
+          {"delta.key.", "linear_attn.in_proj_qkv.", keys},
+          {"delta.value.", "linear_attn.in_proj_qkv.", 2 * keys},
+          {"delta.gate.", "linear_attn.in_proj_z."},
+          {"delta.strength.", "linear_attn.in_proj_b."},
+          {"delta.decay.", "linear_attn.in_proj_a."}};
+}
+
+std::vector<HfPlace> qwen3_5_places(const ModelConfig& model) {
+  return named_places(model, next_names(model, qwen3_5_parts(model)));
+}
+
+// As Qwen publishes its experts; Transformers saves each of them by itself.
+std::vector<HfPlace> qwen3_5_stacked_places(const ModelConfig& model) {
+  const std::int64_t f = model.expert_ffn_hidden();
+  const HfPart both{.name = "mlp.experts.gate_up_proj",
+                    .stacks = model.experts->experts,
+                    .expert_rows = 2 * f,
+                    .complete = true};
+  HfPart gate = both, up = both, down = both;
+  gate.canonical = "mlp.experts.E.gate.weight";
+  up.canonical = "mlp.experts.E.up.weight";
+  up.first = f;
+  down.canonical = "mlp.experts.E.down.weight";
+  down.name = "mlp.experts.down_proj";
+  down.expert_rows = model.hidden;
+  std::vector<HfPart> parts = qwen3_5_parts(model);
+  for (const HfPart& part : {gate, up, down}) parts.push_back(part);
+  return named_places(model, next_names(model, std::move(parts)));
 }
 
 std::vector<HfPlace> qwen3_next_places(const ModelConfig& model) {
@@ -145,18 +179,24 @@ nlohmann::ordered_json next_keys(const ModelConfig& model) {
   return keys;
 }
 
-nlohmann::ordered_json qwen3_next_keys(const ModelConfig& model) {
+nlohmann::ordered_json qwen3_5_moe_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = next_keys(model);
   if (!model.experts) return keys;
   const ExpertFacts& facts = *model.experts;
-  keys["decoder_sparse_step"] = 1;
-  keys["mlp_only_layers"] = facts.dense_layers;
   keys["num_experts"] = facts.experts;
   keys["num_experts_per_tok"] = facts.choices;
-  keys["norm_topk_prob"] = facts.normalized;
   keys["moe_intermediate_size"] = model.expert_ffn_hidden();
   if (facts.shared_ffn_hidden != 0)
     keys["shared_expert_intermediate_size"] = facts.shared_ffn_hidden;
+  return keys;
+}
+
+nlohmann::ordered_json qwen3_next_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = qwen3_5_moe_keys(model);
+  if (!model.experts) return keys;
+  keys["decoder_sparse_step"] = 1;
+  keys["mlp_only_layers"] = model.experts->dense_layers;
+  keys["norm_topk_prob"] = model.experts->normalized;
   return keys;
 }
 
@@ -174,6 +214,18 @@ HfFamily hf_qwen3_5() {
           .later_layers = kLaterLayersOfQwen,
           .uncounted_later_layers = 1,
           .most_later_layers = 1};
+}
+
+HfFamily hf_qwen3_5_moe() {
+  return {.model_types = {"qwen3_5_moe_text"},
+          .architectures = {"Qwen3_5MoeForCausalLM"},
+          .model = qwen3_5_moe_model,
+          .places = qwen3_5_places,
+          .keys = qwen3_5_moe_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"},
+          .ignored_beginnings = {"mtp."},
+          .stacked_places = qwen3_5_stacked_places};
 }
 
 HfFamily hf_qwen3_next() {

@@ -25,6 +25,8 @@ constexpr KnownPattern kKnown[] = {
      {Kind::kCl100k, 1}},
     {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
      {Kind::kCl100k, 2}},
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     {Kind::kCl100k, 1, true}},
     {R"( ?[^(\s|[.,!?…。，、।۔،])]+)", {Kind::kBloom, 0}},
 };
 
@@ -39,7 +41,7 @@ std::optional<Scanner> Scanner::for_pattern(std::string_view pattern) {
 
 std::string_view Scanner::pattern() const {
   for (const KnownPattern& known : kKnown) {
-    if (known.scanner.kind == kind && known.scanner.digits == digits) return known.pattern;
+    if (known.scanner == *this) return known.pattern;
   }
   return "";
 }

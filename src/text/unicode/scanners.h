@@ -4,7 +4,8 @@
 //   kGpt2   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //   kCl100k (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,k}
 //           | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-//           k = 3 in cl100k and LLaMA-3, 1 in Qwen
+//           k = 3 in cl100k and LLaMA-3, 1 in Qwen; with marks, as in Qwen 3.5, the runs are
+//           [\p{L}\p{M}]+ and [^\s\p{L}\p{M}\p{N}]+
 //   kBloom  matches of  ?[^(\s|[.,!?…。，、।۔،])]+  and the text between them (Oniguruma's nested
 //           class: no white space, none of ()|.,!?…。，、।۔،)
 //   kBert   runs without white space, punctuation (is_bert_punctuation) cut out character by
@@ -25,7 +26,8 @@ namespace piton {
 struct Scanner {
   enum class Kind { kGpt2, kCl100k, kBloom, kBert };
   Kind kind = Kind::kGpt2;
-  int digits = 3;  // kCl100k: the longest run of numbers in one word
+  int digits = 3;      // kCl100k: the longest run of numbers in one word
+  bool marks = false;  // kCl100k: marks count as letters
 
   bool operator==(const Scanner&) const = default;
 
@@ -131,8 +133,15 @@ void gpt2(const CharacterTable& table, std::string_view text, Word&& word) {
 }
 
 template <typename Word>
-void cl100k(const CharacterTable& table, int digits, std::string_view text, Word&& word) {
+void cl100k(const CharacterTable& table, const Scanner& scanner, std::string_view text,
+            Word&& word) {
   const Cursor cursor{table, text.data() + text.size()};
+  const auto letter = static_cast<std::uint8_t>(CharacterTable::kLetter |
+                                                (scanner.marks ? CharacterTable::kMark : 0));
+  const auto is_letter = [letter](std::uint8_t f) { return (f & letter) != 0; };
+  const auto is_other = [letter](std::uint8_t f) {
+    return (f & (letter | CharacterTable::kNumber | CharacterTable::kSpace)) == 0;
+  };
   const char* p = text.data();
   const auto newlines = [&cursor](const char* q) {
     while (q < cursor.end && (*q == '\r' || *q == '\n')) ++q;
@@ -146,11 +155,11 @@ void cl100k(const CharacterTable& table, int digits, std::string_view text, Word
     if (c.value == '\'') length = contraction(p, cursor.end, true);
     if (length != 0) {
       p += length;
-    } else if (flags & CharacterTable::kLetter) {
-      p = cursor.letters(p + c.length);
+    } else if (is_letter(flags)) {
+      p = cursor.run(p + c.length, is_letter);
     } else if (flags & CharacterTable::kNumber) {
       p += c.length;
-      for (int n = 1; n < digits && p < cursor.end; ++n) {
+      for (int n = 1; n < scanner.digits && p < cursor.end; ++n) {
         const Utf8Char next = cursor.at(p);
         if (!table.has(next.value, CharacterTable::kNumber)) break;
         p += next.length;
@@ -160,12 +169,12 @@ void cl100k(const CharacterTable& table, int digits, std::string_view text, Word
       const bool has_next = after < cursor.end;
       const Utf8Char next = has_next ? cursor.at(after) : Utf8Char{kBadByte, 0};
       const std::uint8_t next_flags = has_next ? table.flags(next.value) : 0;
-      if ((next_flags & CharacterTable::kLetter) && c.value != '\r' && c.value != '\n') {
-        p = cursor.letters(after + next.length);
+      if (is_letter(next_flags) && c.value != '\r' && c.value != '\n') {
+        p = cursor.run(after + next.length, is_letter);
       } else if (!(flags & CharacterTable::kSpace)) {
-        p = newlines(cursor.others(after));
-      } else if (c.value == ' ' && has_next && Cursor::is_other(next_flags)) {
-        p = newlines(cursor.others(after + next.length));
+        p = newlines(cursor.run(after, is_other));
+      } else if (c.value == ' ' && has_next && is_other(next_flags)) {
+        p = newlines(cursor.run(after + next.length, is_other));
       } else {
         // White space: up to its last line end, else all but its last character before a word.
         const char* line_end = nullptr;
@@ -252,7 +261,7 @@ void scan_words(const Scanner& scanner, const CharacterTable& table, std::string
     case Scanner::Kind::kGpt2:
       return scan::gpt2(table, text, word);
     case Scanner::Kind::kCl100k:
-      return scan::cl100k(table, scanner.digits, text, word);
+      return scan::cl100k(table, scanner, text, word);
     case Scanner::Kind::kBloom:
       return scan::bloom(table, text, word);
     case Scanner::Kind::kBert:

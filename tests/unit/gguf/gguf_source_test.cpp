@@ -24,17 +24,21 @@ using test::tensor_named;
 using test::values_of;
 using testing::HasSubstr;
 
-// The file NAME.gguf was made from the folder of the same name.
+// The file NAME.gguf was made from the folder of the same name, those of Qwen3-Next from one whose
+// model is the same.
 class GoldenGguf : public testing::TestWithParam<std::string> {
  protected:
   fs::path path() const {
     return fs::path(PITON_SOURCE_DIR) / "tests/golden/gguf" / (GetParam() + ".gguf");
   }
+  std::string folder() const {
+    return GetParam().starts_with("qwen3-next") ? "qwen3.5-moe" : GetParam();
+  }
 };
 
 TEST_P(GoldenGguf, HoldsTheWeightsOfItsFolder) {
   GgufSource source(path());
-  HfFolder original(GetParam());
+  HfFolder original(folder());
   original.edit_config([](Json& config) {  // llama.cpp has one number for both factors of yarn
     if (!config.contains("rope_parameters")) return;
     Json& rope = config["rope_parameters"];
@@ -78,7 +82,8 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenGguf,
                                          "mixtral", "gpt-neox", "nemotron", "cohere", "arcee",
                                          "ernie4.5", "deepseek-v2", "deepseek-v2-ranks",
                                          "deepseek-v3", "glm4-moe", "ernie4.5-moe", "falcon",
-                                         "falcon-7b", "olmo3"));
+                                         "falcon-7b", "olmo3", "qwen3.5-heads", "qwen3.5-moe",
+                                         "qwen3-next", "qwen3-next-older"));
 
 // Values of the matrices in such types, under the names of the Hugging Face folder.
 TEST(GgufSource, ReadsTypesThatItDoesNotWriteAsValues) {

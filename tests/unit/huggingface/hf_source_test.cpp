@@ -13,20 +13,15 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 #include "unit/huggingface/hf_folder.h"
+#include "unit/huggingface/whole_tensor.h"
 
 namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
 using test::HfFolder;
+using test::whole;
 using testing::HasSubstr;
-
-// The whole canonical tensor.
-std::vector<double> whole(HfSource& source, const std::string& name, const Shape& shape) {
-  const Tensor tensor = host_tensor(DType::kF64, shape);
-  source.read(name, whole_run(shape), DType::kF64, tensor.raw());
-  return test::values(tensor);
-}
 
 TEST(HfSource, HasTheCanonicalTensorsOfEveryGoldenModel) {
   for (const std::string& name : test::golden_folders()) {
@@ -40,45 +35,6 @@ TEST(HfSource, HasTheCanonicalTensorsOfEveryGoldenModel) {
     EXPECT_TRUE(source.tensors(TensorKind::kOptimizer).empty());
     EXPECT_TRUE(source.notes().empty());
   }
-}
-
-// A model with a vision part has its language model under other names, next to other tensors.
-TEST(HfSource, ReadsTheLanguageModelOfOneWithVision) {
-  const HfFolder plain("qwen3.5");
-  HfFolder both("qwen3.5");
-  both.edit_config([](nlohmann::ordered_json& config) {
-    nlohmann::ordered_json text = config;
-    text.erase("architectures");
-    text.erase("tie_word_embeddings");
-    config = {{"architectures", {"Qwen3_5ForConditionalGeneration"}},
-              {"model_type", "qwen3_5"},
-              {"tie_word_embeddings", false},
-              {"image_token_id", 7},
-              {"text_config", std::move(text)},
-              {"vision_config", {{"depth", 1}, {"hidden_size", 8}}}};
-  });
-  std::map<std::string, Tensor> named;
-  for (const auto& [name, tensor] : plain.tensors) {
-    const bool head = name == "lm_head.weight";
-    named[head ? name : "model.language_model." + name.substr(6)] = tensor;
-  }
-  named["model.visual.blocks.0.norm1.weight"] = host_tensor(DType::kF32, {8});
-  both.tensors = named;
-  both.write();
-  HfSource source(both.path());
-  HfSource wanted(plain.path());
-  EXPECT_EQ(source.model(), wanted.model());
-  EXPECT_TRUE(source.config().is_language_part() && !wanted.config().is_language_part());
-  EXPECT_EQ(source.config().word("model_type"), "qwen3_5_text");
-  EXPECT_THAT(source.notes(), testing::ElementsAre(HasSubstr("without its vision part")));
-  EXPECT_THAT(source.config().words("architectures"), testing::ElementsAre("Qwen3_5ForCausalLM"));
-  for (const CanonicalTensor& one : wanted.tensors(TensorKind::kWeight))
-    EXPECT_EQ(whole(source, one.name, one.shape), whole(wanted, one.name, one.shape)) << one.name;
-  named.erase("model.language_model.norm.weight");
-  both.tensors = named;
-  both.write();
-  EXPECT_THAT(message_of(Fault::kData, [&] { HfSource(both.path()); }),
-              HasSubstr("model.norm.weight"));
 }
 
 TEST(HfSource, TurnsAndCutsTheWeightsOfGpt2) {

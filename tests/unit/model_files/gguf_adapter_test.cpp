@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 
 #include "adapters/peft_source.h"
 #include "base/files/files.h"
+#include "checkpoint/values.h"
 #include "huggingface/family.h"
 #include "huggingface/hf_source.h"
 #include "support/errors.h"
@@ -77,6 +80,59 @@ TEST(GgufAdapter, IsWrittenAsItIsRead) {
   for (const char* key :
        {"general.architecture", "general.type", "adapter.type", "adapter.lora.alpha"})
     EXPECT_EQ(*ours.header().find(key), *theirs.header().find(key)) << key;
+}
+
+// Numbers of one tensor after the other.
+class CountedAdapter final : public TensorSource {
+ public:
+  explicit CountedAdapter(std::map<std::string, Shape> shapes) : shapes_(std::move(shapes)) {}
+
+  std::string where() const override { return "an adapter"; }
+  std::vector<CanonicalTensor> tensors(TensorKind) const override {
+    std::vector<CanonicalTensor> all;
+    for (const auto& [name, shape] : shapes_)
+      all.push_back({.name = name, .dtype = DType::kF32, .shape = shape});
+    return all;
+  }
+  // Of whole tensors.
+  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
+    std::vector<float> values(static_cast<std::size_t>(run.size()));
+    std::iota(values.begin(), values.end(), static_cast<float>(1000 * name.size()));
+    convert_values(reinterpret_cast<const std::byte*>(values.data()), DType::kF32, dst, dtype,
+                   run.size());
+  }
+
+ private:
+  std::map<std::string, Shape> shapes_;
+};
+
+// In files of Qwen 3.5 the columns of the output of the gated delta rule are in another order: head
+// of values h is number h % 3 * 2 + h / 3. So are those of A.
+TEST(GgufAdapter, HasColumnsInTheOrderOfTheFile) {
+  constexpr std::int64_t kWidth = 8;
+  const HfSource base(test::golden_folder("qwen3.5-heads"));
+  const std::string linear = "layers.0.delta.output";
+  CountedAdapter source({{linear + std::string(kAdapterA), {2, 6 * kWidth}},
+                         {linear + std::string(kAdapterB), {32, 2}}});
+  Adapters adapters;
+  adapters.shapes = {{linear, {2, 1.5}}};
+  TempFolder folder;
+  write_gguf_adapter(folder / "a.gguf", source,
+                     {.model = base.model(), .architecture = "qwen35", .adapters = adapters});
+  GgufAdapterSource again(folder / "a.gguf", base.model());
+  EXPECT_EQ(again.adapters().shapes, adapters.shapes);
+  expect_same(again, source);
+
+  const GgufFile file(folder / "a.gguf");
+  const GgufTensor& a = file.header().tensors[0];
+  EXPECT_EQ(a.name, "blk.0.ssm_out.weight.lora_a");
+  std::vector<float> stored(static_cast<std::size_t>(a.elements()));
+  file.file().read_at(file.offset(a), std::as_writable_bytes(std::span(stored)));
+  const auto ours = values_of(source, source.tensors(TensorKind::kWeight)[0]);
+  for (std::int64_t head = 0; head < 6; ++head) {
+    const std::int64_t theirs = head % 3 * 2 + head / 3;
+    EXPECT_EQ(stored[6 * kWidth + theirs * kWidth + 5], ours[6 * kWidth + head * kWidth + 5]);
+  }
 }
 
 TEST(GgufAdapter, RefusesWhatIsNoAdapterOfTheModel) {

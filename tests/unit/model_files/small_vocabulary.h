@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "gguf/vocabulary.h"
+#include "gguf/vocabulary/vocabulary.h"
 
 namespace piton::test {
 

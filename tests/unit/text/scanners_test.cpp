@@ -20,6 +20,8 @@ constexpr std::string_view kGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen35 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 std::vector<std::string> scanned(const Scanner& scanner, const CharacterTable& table,
                                  std::string_view text) {
@@ -42,7 +44,7 @@ TEST(Scanners, EqualTheirExpressionsOnRandomTexts) {
   const std::vector<std::string> kParts = {
       "a",  "B",  "'", "s", "ll",     "RE",     " ", "  ", "\n",   "\r",     "\t", "1", "23",
       "中", "。", "½", "é", "\u0301", "\u00a0", "ſ", "!",  "🦙", "\u3000", "V",  "e", "D"};
-  for (const std::string_view expression : {kGpt2, kLlama3}) {
+  for (const std::string_view expression : {kGpt2, kLlama3, kQwen35}) {
     const auto scanner = Scanner::for_pattern(expression);
     ASSERT_TRUE(scanner.has_value());
     const Pattern pattern(expression, "test");
@@ -68,6 +70,11 @@ TEST(Scanners, CoverTextsThatAreNotUtf8) {
       ASSERT_EQ(joined, text);
     }
   }
+}
+
+TEST(Scanners, GiveTheExpressionThatTheyWereMadeOf) {
+  for (const std::string_view expression : {kGpt2, kLlama3, kQwen35})
+    EXPECT_EQ(Scanner::for_pattern(expression)->pattern(), expression);
 }
 
 TEST(Scanners, AreNotChosenForOtherExpressions) {

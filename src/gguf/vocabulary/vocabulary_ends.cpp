@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-#include "gguf/vocabulary.h"
+#include "gguf/vocabulary/vocabulary.h"
 
 namespace piton {
 namespace {

@@ -1,5 +1,5 @@
 // Tokenizers into a GGUF file and out of it: the same ids for the same texts.
-#include "gguf/vocabulary.h"
+#include "gguf/vocabulary/vocabulary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -328,6 +328,15 @@ TEST_F(SmallTokenizer, NamesHowWordsAreCut) {
   EXPECT_EQ(split("", false), "stablelm2");
   json_["normalizer"] = {{"type", "NFC"}};
   EXPECT_EQ(split("", false), "qwen2");
+  // Marks count as letters.
+  json_["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] =
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|)"
+      R"(\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  EXPECT_EQ(vocabulary().pre, "qwen35");
+  const auto files = files_of_vocabulary(vocabulary(), "x.gguf");
+  EXPECT_EQ(
+      read_json<nlohmann::json>(files.at("tokenizer.json"))["pre_tokenizer"]["pretokenizers"][0],
+      json_["pre_tokenizer"]["pretokenizers"][0]);
 }
 
 TEST_F(SmallTokenizer, WhatNoFileCanSayIsRefused) {

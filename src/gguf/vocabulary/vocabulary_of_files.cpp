@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/files/files.h"
-#include "gguf/vocabulary.h"
-#include "gguf/word_cuts.h"
+#include "gguf/vocabulary/vocabulary.h"
+#include "gguf/vocabulary/word_cuts.h"
 #include "text/chat/chat_template_files.h"
 #include "text/files/base64.h"
 #include "text/files/byte_tokenizer.h"

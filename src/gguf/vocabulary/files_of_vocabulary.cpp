@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "gguf/vocabulary.h"
-#include "gguf/word_cuts.h"
+#include "gguf/vocabulary/vocabulary.h"
+#include "gguf/vocabulary/word_cuts.h"
 #include "text/files/json_reading.h"
 
 namespace piton {

@@ -1,4 +1,4 @@
-#include "gguf/word_cuts.h"
+#include "gguf/vocabulary/word_cuts.h"
 
 namespace piton {
 namespace {
@@ -19,6 +19,7 @@ constexpr NamedCut kCuts[] = {
     {"dbrx", {{ScannerKind::kCl100k, 3}, false, false}},
     {"smaug-bpe", {{ScannerKind::kCl100k, 3}, false, false}},
     {"qwen2", {{ScannerKind::kCl100k, 1}, false, true}},
+    {"qwen35", {{ScannerKind::kCl100k, 1, true}, false, true}},
     {"stablelm2", {{ScannerKind::kCl100k, 1}, false, false}},
     {"bloom", {{ScannerKind::kBloom, 0}, false, false}},
 };

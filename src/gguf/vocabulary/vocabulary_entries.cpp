@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "gguf/vocabulary.h"
+#include "gguf/vocabulary/vocabulary.h"
 
 namespace piton {
 namespace {
