@@ -71,10 +71,10 @@ HfSource::HfSource(const fs::path& folder)
   if (model_.encoder && !model_.encoder->word_head &&
       model_.labels == 0)  // config.json does not say it
     model_.encoder->pooler = files_.tensors().contains("pooler.dense.weight");
+  check_layers(model_, std::ssize(files_.tensors()), config_.where());
   if (!config_.has(family_.later_layers) && !model_.has_states(model_.layers - 1))
     model_.mtp_layers = family_.uncounted_later_layers;
   model_.mtp_layers = stored_later_layers();
-  check_layers(model_, std::ssize(files_.tensors()), config_.where());
   check_tensors(places_in_files());
   decide_head();
   if (config_.is_language_part())
