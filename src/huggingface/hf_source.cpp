@@ -84,6 +84,7 @@ HfSource::HfSource(const fs::path& folder)
 
 // How many of the layers that predict later tokens, which config.json counts, the files have.
 std::int64_t HfSource::stored_later_layers() const {
+  if (model_.mtp_layers == 0) return 0;
   std::map<std::string, std::string> names;  // of norms of tokens
   for (const HfPlace& place : hf_places(family_, model_)) {
     if (place.canonical.ends_with(".token_norm.weight")) names[place.canonical] = place.name;
