@@ -14,7 +14,8 @@ compares steps of piton in bf16 with PyTorch's in fp32: without AVX-512 PyTorch 
 
 With --lora-r R adapters of all linears are trained, in PyTorch by PEFT (pip install peft); the rest is frozen.
 
-qwen3-moe-145m has 16 experts in each layer, 4 of them for a token.
+qwen3-moe-145m has 16 experts in each layer, 4 of them for a token; qwen3.5-116m has four layers of Qwen3.5-0.8B and
+32000 ids.
 
 bert-110m predicts masked words, one in seven, and has no head for pairs; t5-220m reads --seq-length tokens and
 writes --decoder-seq-length. Transformers computes BERT's logits of all rows, Piton those of masked ones.
@@ -38,6 +39,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Hidden, expert width, layers, heads, groups, experts, choices: Qwen 3 MoE in small.
 MIXTURES = {"qwen3-moe-145m": (512, 512, 8, 8, 4, 16, 4)}
+# Hidden, MLP, layers, heads, groups, size of a head, heads of the gated delta rule: Qwen 3.5.
+DELTAS = {"qwen3.5-116m": (1024, 3584, 4, 8, 2, 256, 16)}
 LLAMAS = {"llama-134m": (768, 2048, 12, 12, 12), "llama-1.1b": (2048, 5632, 22, 32, 4)}
 
 
@@ -63,6 +66,14 @@ def make_model(name, sequence):
                                              head_dim=hidden // heads, num_experts=experts, num_experts_per_tok=choices, norm_topk_prob=True,
                                              max_position_embeddings=max(2048, sequence), tie_word_embeddings=False, use_cache=False)
         return transformers.Qwen3MoeForCausalLM(config), config.vocab_size
+    if name in DELTAS:
+        hidden, intermediate, layers, heads, groups, size, delta_heads = DELTAS[name]
+        config = transformers.Qwen3_5TextConfig(vocab_size=32000, hidden_size=hidden, intermediate_size=intermediate,
+                                                num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=groups,
+                                                head_dim=size, linear_num_key_heads=delta_heads, linear_num_value_heads=delta_heads,
+                                                max_position_embeddings=max(2048, sequence), tie_word_embeddings=True,
+                                                use_cache=False)
+        return transformers.Qwen3_5ForCausalLM(config), config.vocab_size
     if name == "bert-110m":
         config = transformers.BertConfig(vocab_size=30592, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
                                          max_position_embeddings=max(512, sequence))
@@ -71,7 +82,7 @@ def make_model(name, sequence):
         config = transformers.T5Config(vocab_size=32128, d_model=768, d_kv=64, d_ff=3072, num_layers=12, num_heads=12,
                                        dropout_rate=0, use_cache=False, decoder_start_token_id=0, pad_token_id=0)
         return transformers.T5ForConditionalGeneration(config), config.vocab_size
-    raise SystemExit(f"--model: got {name}, wanted gpt2-124m, bert-110m, t5-220m, {', '.join(LLAMAS)} or {', '.join(MIXTURES)}")
+    raise SystemExit(f"--model: got {name}, wanted gpt2-124m, bert-110m, t5-220m, {', '.join([*LLAMAS, *MIXTURES, *DELTAS])}")
 
 
 def make_labels(name, ids, decoder_length):
@@ -127,6 +138,12 @@ class Variant:
 
 def piton_model(name):
     """The flags of a model."""
+    if name in DELTAS:
+        hidden, intermediate, layers, heads, groups, size, delta_heads = (str(one) for one in DELTAS[name])
+        return ["--model-family", "qwen3_5", "--hidden-size", hidden, "--ffn-hidden-size", intermediate, "--num-layers", layers,
+                "--num-attention-heads", heads, "--num-query-groups", groups, "--kv-channels", size, "--linear-num-key-heads",
+                delta_heads, "--linear-num-value-heads", delta_heads, "--tie-embeddings-and-output-weights",
+                "--vocab-size", "32000", "--max-position-embeddings", "2048"]
     if name not in MIXTURES:
         return ["--model", name]
     hidden, intermediate, layers, heads, groups, experts, choices = (str(one) for one in MIXTURES[name])

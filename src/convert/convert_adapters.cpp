@@ -46,6 +46,26 @@ ChatTemplateFiles templates_of(const OpenedAdapter& adapter) {
                                           : chat_templates_in(adapter.tokenizer.folder).files;
 }
 
+// A model with adapters, whose values are computed and not rounded to the type of its files.
+class UnroundedSource final : public TensorSource {
+ public:
+  explicit UnroundedSource(TensorSource& source) : source_(source) {}
+
+  std::string where() const override { return source_.where(); }
+  std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
+    std::vector<CanonicalTensor> all = source_.tensors(kind);
+    for (CanonicalTensor& one : all) one.dtype = DType::kF32;
+    return all;
+  }
+  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
+    source_.read(name, run, dtype, dst);
+  }
+  bool reads_in_parallel() const override { return source_.reads_in_parallel(); }
+
+ private:
+  TensorSource& source_;
+};
+
 // With the scales that a GGUF file can hold, whose alpha (scale times rank) is fp32.
 Adapters with_scales_of_gguf(Adapters adapters) {
   for (auto& [linear, shape] : adapters.shapes) {
@@ -73,14 +93,15 @@ OpenedAdapter write_adapters(const Target& target, const ConvertOptions& options
     written.source = std::move(source);
     return written;
   }
+  ModelConfig model = base.model;
+  model.mtp_layers = 0;  // which have no adapters, and no place in such a file
   write_gguf_adapter(
       target.result(), *adapter.source,
-      {.model = base.model,
-       .architecture =
-           describe_gguf(base.model, family_of(base), base.source->where()).architecture,
+      {.model = model,
+       .architecture = describe_gguf(model, family_of(base), base.source->where()).architecture,
        .adapters = adapter.adapters,
        .name = base.name});
-  auto source = std::make_unique<GgufAdapterSource>(target.result(), base.model);
+  auto source = std::make_unique<GgufAdapterSource>(target.result(), model);
   written.adapters = source->adapters();
   written.source = std::move(source);
   return written;
@@ -122,7 +143,8 @@ ConvertReport convert_adapters(const Machine& machine, const ConvertOptions& opt
     MergedSource wanted(*base.source, *adapter.source,
                         is_file ? with_scales_of_gguf(adapter.adapters) : adapter.adapters);
     MergedSource got(*base.source, *written.source, written.adapters);
-    report.verified = verify(machine, {wanted, base.model}, {got, base.model}, progress);
+    UnroundedSource exactly(got);
+    report.verified = verify(machine, {wanted, base.model}, {exactly, base.model}, progress);
     if (!report.verified->equal()) {
       throw Error(Fault::kData, "{}: differs from {} and was removed: {}; please report this",
                   options.save, adapter.source->where(),

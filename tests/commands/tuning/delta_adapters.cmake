@@ -66,6 +66,17 @@ endforeach()
 expect(RUN inspect ${WORK}/qwen3_5-lora-peft CODE 0 OUT "linear_attn.in_proj_qkv.lora_A" "linear_attn.in_proj_z.lora_B" "in_proj_a.lora_A")
 expect(RUN inspect ${WORK}/qwen3_next-lora-peft CODE 0 OUT "linear_attn.in_proj_qkvz.lora_A" "linear_attn.in_proj_ba.lora_B")
 
+# Of a model in bf16 with a layer that predicts later tokens, which stays as it is.
+expect(RUN pretrain --model-family qwen3_5 ${sizes} --mtp-num-layers 1 --bf16 --tokenizer-type ByteTokenizer
+  --data-path ${WORK}/corpus_text_document --seq-length 32 --split 100,0,0 --micro-batch-size 2 --train-iters 2 --lr 1e-3
+  --save ${WORK}/start-bf16 CODE 0 OUT "mtp 1 loss")
+expect(RUN convert --load ${WORK}/start-bf16 --save ${WORK}/bf16 CODE 0 OUT "verified: ")
+expect(RUN inspect ${WORK}/bf16 CODE 0 OUT "mtp.fc.weight +BF16 +.32, 64.")
+expect(RUN finetune --load ${WORK}/bf16 ${tune} --bf16 --lora-target-modules all-linear --lora-r 4 --save ${WORK}/bf16-lora
+  CODE 0 ERR "its layers that predict later tokens are left out")
+expect(RUN convert --load ${WORK}/bf16-lora --save ${WORK}/bf16-peft --to peft CODE 0 OUT "verified: [^\n]* equal to the bit")
+expect(RUN convert --load ${WORK}/bf16-lora --save ${WORK}/bf16.gguf --to gguf-lora CODE 0 OUT "verified: ")
+
 # Requests that choose.
 file(WRITE ${WORK}/prompts.jsonl
   "{\"prompt\": \"What is 3 and 1?\", \"model\": \"qwen3_5\"}\n{\"prompt\": \"What is 3 and 1?\", \"model\": \"a\"}\n{\"prompt\": \"What is 3 and 1?\", \"model\": \"b\"}\n")
