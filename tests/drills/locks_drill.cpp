@@ -112,12 +112,14 @@ TEST(Launchers, ThatJoinNobodyAreRefusedBeforeAnythingIsWritten) {
   const TempFolder folder;
   const TinyRun tiny(folder.path());
   const std::string not_joined = "that are not joined";
-  // Variables, and a part of the message. Those of torchrun would join: one of them is missing.
+  // Variables, and a part of the message.
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"SLURM_STEP_NUM_TASKS=4", "SLURM_PROCID=0"}, not_joined},
       {{"SLURM_NTASKS=2", "SLURM_PROCID=1"}, not_joined},
       {{"PMI_SIZE=2", "PMI_RANK=0"}, not_joined},
-      {{"WORLD_SIZE=8", "RANK=3", "LOCAL_RANK=3"}, "LOCAL_WORLD_SIZE: got \"\", wanted a number"}};
+      {{"WORLD_SIZE=8", "RANK=3", "LOCAL_RANK=3"}, not_joined},
+      {{"WORLD_SIZE=8", "RANK=3", "LOCAL_WORLD_SIZE=8"},
+       "LOCAL_RANK: got \"\", wanted a number"}};
   for (const auto& [environment, wanted] : cases) {
     EXPECT_EQ(tiny.run(tiny.pretrain("run", 1), environment), (ProcessEnd{.code = 2}))
         << environment[0] << tiny.shown();
