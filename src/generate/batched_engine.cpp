@@ -187,8 +187,7 @@ class BatchedEngine final : public DecodingEngine {
       if (shares) prefix = index_.find(to_find, PrefixIndex::root_of(text.request.adapter));
       const bool keeps = can_keep(text.to_read());
       if (keeps) prefix.tokens = kept_.common(to_find, text.request.adapter);
-      if ((shares && is_being_read(text, prefix.tokens)) ||
-          (keeps && is_being_read_whole(text, prefix.tokens))) {
+      if ((shares || keeps) && is_being_read(text, prefix.tokens)) {
         if (++passed == kMostPassedOver) return;
         ++next;
         continue;
@@ -215,28 +214,25 @@ class BatchedEngine final : public DecodingEngine {
       text.indexed = prefix.tokens / kCachePage;
       text.read_as = 0;
       counts_.reused_tokens += prefix.tokens;
+      // A text that lost its place has more to read than its prompt.
+      if (!text.reused) text.reused = prefix.tokens;
       running_.push_back(std::move(text));
       next = waiting_.erase(next);
     }
   }
 
   // Whether a running text computes more of this text's beginning than is known, and this one can
-  // soon have it: whole pages, and the last page of a text that ends when it is read.
+  // soon have it: what is kept where that text is now; else whole pages, and the last page of a
+  // text that ends when it is read.
   bool is_being_read(const Text& text, std::int64_t known) const {
     return std::ranges::any_of(running_, [&](const Text& other) {
-      if (!other.node || other.request.adapter != text.request.adapter) return false;
-      const std::int64_t whole = other.to_read() / kCachePage * kCachePage;
-      const std::int64_t to_share = other.request.only_scores() ? other.to_read() : whole;
-      if (cache_.pages().length(other.place) >= to_share) return false;
-      return shared_beginning(text, other, known, to_share) > known;
-    });
-  }
-
-  // The same for texts that are kept.
-  bool is_being_read_whole(const Text& text, std::int64_t known) const {
-    return std::ranges::any_of(running_, [&](const Text& other) {
-      return can_keep(other.to_read()) && shared_beginning(text, other, known, other.to_read()) >
-                                              cache_.pages().length(other.place);
+      const std::int64_t length = other.to_read();
+      const std::int64_t read = cache_.pages().length(other.place);
+      if (can_keep(length)) return shared_beginning(text, other, known, length) > read;
+      if (!other.node) return false;
+      const std::int64_t shared =
+          other.request.only_scores() ? length : length / kCachePage * kCachePage;
+      return read < shared && shared_beginning(text, other, known, shared) > known;
     });
   }
 

@@ -167,7 +167,8 @@ std::vector<DecodingEvent> take_tokens(DecodedText& text, const TextReading& rea
     return {{.request = text.number,
              .token = {{-1, 0}, {}},
              .finish = FinishReason::kLength,
-             .scored = std::exchange(text.scored, {})}};
+             .scored = std::exchange(text.scored, {}),
+             .reused_tokens = text.reused.value_or(0)}};
   }
   std::vector<DecodingEvent> events;
   for (std::size_t drafts = 0;; ++drafts) {
@@ -178,7 +179,8 @@ std::vector<DecodingEvent> take_tokens(DecodedText& text, const TextReading& rea
     events.push_back({.request = text.number,
                       .token = token,
                       .finish = finish,
-                      .scored = std::exchange(text.scored, {})});
+                      .scored = std::exchange(text.scored, {}),
+                      .reused_tokens = text.reused.value_or(0)});
     if (!goes_on(text, reading, drafts, token.id)) return events;
   }
 }

@@ -28,6 +28,8 @@ struct DecodedText {
   double most_surprise = 0;            // TokenDraw::most_surprise of the next token
   std::vector<GeneratedToken> scored;  // of the prompt, so far
   std::int64_t scored_rows = 0;        // that gave them
+  // Tokens of the prompt that were in the cache when it first got a place; nothing: it got none.
+  std::optional<std::int64_t> reused = {};
 
   // While it runs:
   std::int64_t place = 0;    // its number in the cache

@@ -63,6 +63,8 @@ struct DecodingEvent {
   // Once, with the first token: tokens of the prompt from scored_from on, then the alternatives,
   // with the likeliest ones as `sampling` says.
   std::vector<GeneratedToken> scored;
+  // Tokens of the prompt that were found in the cache when its reading began.
+  std::int64_t reused_tokens = 0;
 };
 
 // What the engine has done since it was made.

@@ -18,6 +18,7 @@ namespace piton {
 
 struct TokenUsage {
   std::int64_t prompt = 0;
+  std::int64_t reused = 0;  // of these, found in the cache; known from the first token on
   std::int64_t written = 0;
   std::optional<std::int64_t> reasoning = {};  // of these, before the answer; unset: not looked for
 };

@@ -19,7 +19,8 @@ const char* reason_name(const AnswerEnd& end) {
 Json usage_json(TokenUsage usage) {
   Json json = {{"prompt_tokens", usage.prompt},
                {"completion_tokens", usage.written},
-               {"total_tokens", usage.prompt + usage.written}};
+               {"total_tokens", usage.prompt + usage.written},
+               {"prompt_tokens_details", {{"cached_tokens", usage.reused}}}};
   if (usage.reasoning) json["completion_tokens_details"] = {{"reasoning_tokens", *usage.reasoning}};
   return json;
 }

@@ -147,7 +147,7 @@ struct DecodingLoop::State {
       if (found == running.end()) continue;
       Entry& entry = found->second;
       entry.mailbox->events.push_back(
-          {entry.written->index, event.token, event.finish, event.scored});
+          {entry.written->index, event.token, event.finish, event.scored, event.reused_tokens});
       entry.mailbox->changed.notify_all();
       if (event.finish == FinishReason::kNone) continue;
       entry.written->finished = true;

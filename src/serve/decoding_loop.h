@@ -33,6 +33,7 @@ class WritingJob {
     GeneratedToken token;
     FinishReason finish = FinishReason::kNone;
     std::vector<GeneratedToken> scored;  // DecodingEvent::scored
+    std::int64_t reused_tokens = 0;      // DecodingEvent::reused_tokens
   };
   virtual ~WritingJob() = default;  // cancels what is not finished
   // The next token; nullopt after `wait`. Throws RequestError if the engine refused the text or

@@ -17,10 +17,11 @@ Json stop_word_json(const AnswerEnd& end) {
   return end.stop_word.empty() ? Json() : Json(end.stop_word);
 }
 
+// Here tokens from the cache are not part of the input.
 Json message_usage(TokenUsage usage) {
-  Json json = {{"input_tokens", usage.prompt},
+  Json json = {{"input_tokens", usage.prompt - usage.reused},
                {"cache_creation_input_tokens", 0},
-               {"cache_read_input_tokens", 0},
+               {"cache_read_input_tokens", usage.reused},
                {"output_tokens", usage.written}};
   if (usage.reasoning) json["output_tokens_details"] = {{"thinking_tokens", *usage.reasoning}};
   return json;

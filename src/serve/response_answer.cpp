@@ -78,11 +78,12 @@ Json ResponseAnswer::ended_response(FinishReason reason, TokenUsage usage) const
   const bool is_cut = reason == FinishReason::kLength;
   Json json = response(is_cut ? "incomplete" : "completed");
   if (is_cut) json["incomplete_details"] = {{"reason", "max_output_tokens"}};
-  json["usage"] = {{"input_tokens", usage.prompt},
-                   {"input_tokens_details", {{"cached_tokens", 0}, {"cache_write_tokens", 0}}},
-                   {"output_tokens", usage.written},
-                   {"output_tokens_details", {{"reasoning_tokens", usage.reasoning.value_or(0)}}},
-                   {"total_tokens", usage.prompt + usage.written}};
+  json["usage"] = {
+      {"input_tokens", usage.prompt},
+      {"input_tokens_details", {{"cached_tokens", usage.reused}, {"cache_write_tokens", 0}}},
+      {"output_tokens", usage.written},
+      {"output_tokens_details", {{"reasoning_tokens", usage.reasoning.value_or(0)}}},
+      {"total_tokens", usage.prompt + usage.written}};
   return json;
 }
 

@@ -183,6 +183,9 @@ void TextWriting::write(const Each& each, const HttpClient& client) {
     }
     WrittenText& text = texts_[event->text];
     if (text.finished()) continue;
+    // As the prompt itself: of one of its texts.
+    if (text.tokens().empty() && event->text % static_cast<std::size_t>(request_.samples) == 0)
+      usage_.reused += event->reused_tokens;
     // A constraint may allow the empty text alone, which has no token.
     if (event->token.id >= 0 && usage_.written++ == 0)
       place_.metrics.add_first_token(seconds_since(begin_));

@@ -25,6 +25,7 @@ class ScriptedEngine final : public DecodingEngine {
   std::chrono::milliseconds delay{0};   // of a pass
   std::int64_t fails_after = 1 << 30;   // passes
   std::int64_t cancelled = 0;
+  std::int64_t reused = 0;  // tokens of each prompt
 
   std::int64_t submit(DecodingRequest request) override {
     std::string prompt;
@@ -47,6 +48,7 @@ class ScriptedEngine final : public DecodingEngine {
     std::vector<DecodingEvent> events;
     for (auto at = texts_.begin(); at != texts_.end();) {
       events.push_back(next(at->first, at->second));
+      events.back().reused_tokens = reused;
       at = events.back().finish == FinishReason::kNone ? std::next(at) : texts_.erase(at);
     }
     counts_.generated_tokens += std::ssize(events);

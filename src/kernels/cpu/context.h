@@ -68,6 +68,11 @@ struct CpuContext {
   }
 };
 
+// The next multiple of `unit`, or n.
+inline std::int64_t padded(std::int64_t n, std::int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
 // Number of items of `bytes` each that make a part worth handing to a thread.
 inline std::int64_t grain_of(std::int64_t bytes, std::int64_t part_bytes = 16 << 10) {
   return bytes >= part_bytes ? 1 : part_bytes / (bytes > 0 ? bytes : 1);

@@ -17,8 +17,6 @@ inline constexpr std::int64_t kQueryBlock = 64;
 inline constexpr std::int64_t kKeyBlock = 64;
 static_assert(kKeyBlock == kCachePage, "a tile of keys is in one page");
 
-inline std::int64_t padded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
-
 // One head of one sample: row r is at data + r * stride elements; with pages, row r % kCachePage of
 // a page is at that place of the page. Rows from a multiple of kKeyBlock on up to the next one are
 // `stride` elements apart in either case. Rows of a cache of codes are read through

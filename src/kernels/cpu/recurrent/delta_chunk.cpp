@@ -50,7 +50,7 @@ void DeltaChunks::multiply(float* y, const float* x, std::int64_t m, std::int64_
 }
 
 void DeltaChunks::read_keeps(const DeltaChunk& chunk) {
-  wide_ = whole(chunk.rows, vector_.lanes);
+  wide_ = padded(chunk.rows, vector_.lanes);
   for (std::int64_t t = 0; t < chunk.rows; ++t) {
     float* row = keeps_ + t * kDeltaChunk;
     std::fill(row, row + kDeltaChunk, 0.0F);

@@ -12,17 +12,13 @@
 
 namespace piton::cpu {
 
-inline std::int64_t whole(std::int64_t n, std::int64_t unit) {
-  return (n + unit - 1) / unit * unit;
-}
-
 // Stretches of one buffer.
 class Stretches {
  public:
   float* take(std::int64_t floats) {
     float* result = next_;
-    if (next_ != nullptr) next_ += whole(floats, 16);
-    count_ += whole(floats, 16);
+    if (next_ != nullptr) next_ += padded(floats, 16);
+    count_ += padded(floats, 16);
     return result;
   }
   std::int64_t bytes() const { return count_ * 4; }

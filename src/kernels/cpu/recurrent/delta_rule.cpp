@@ -25,8 +25,8 @@ class Forward {
       : context_(context),
         call_(call),
         block_(std::int64_t{kDeltaVectors} * context.vector.lanes),
-        sizes_{.rows = rows, .keys = call.in.q.dim(2), .columns = whole(call.in.v.dim(2), block_)} {
-  }
+        sizes_{
+            .rows = rows, .keys = call.in.q.dim(2), .columns = padded(call.in.v.dim(2), block_)} {}
 
   void run(const TextPart& part, std::int64_t head) const {
     Memory memory(*this, context_);

@@ -13,8 +13,8 @@ class BackwardOfHeads {
       : context_(context),
         call_(call),
         sizes_{.rows = rows,
-               .keys = whole(call.in.q.dim(2), context.vector.lanes),
-               .columns = whole(call.in.v.dim(2), context.vector.lanes)} {}
+               .keys = padded(call.in.q.dim(2), context.vector.lanes),
+               .columns = padded(call.in.v.dim(2), context.vector.lanes)} {}
 
   // One key head and its value heads. `sums`: [2, hv], what is added to the gradients of rate and
   // bias.
