@@ -1,7 +1,7 @@
 # piton_folder(folder [COMPUTES] PARTS subfolders... DEPENDS lower folders... LIBS libraries...)
 #
 # Makes the static library piton_<folder> from the *.cpp of src/<folder> and of its subfolders that are parts of it
-# (headers alone: an interface library). A folder that does not exist yet is skipped, and so are dependencies on it.
+# (headers alone: an interface library), but for files of other processors. A folder that does not exist yet is skipped, and so are dependencies on it.
 function(piton_folder folder)
   cmake_parse_arguments(arg "COMPUTES" "" "PARTS;DEPENDS;LIBS" ${ARGN})
   set(path ${CMAKE_SOURCE_DIR}/src/${folder})
@@ -14,6 +14,7 @@ function(piton_folder folder)
     file(GLOB part_sources CONFIGURE_DEPENDS ${path}/${part}/*.cpp)
     list(APPEND sources ${part_sources})
   endforeach()
+  piton_of_processor(sources)
   if(sources)
     add_library(${target} STATIC ${sources})
     set(scope PUBLIC)

@@ -5,7 +5,7 @@
 #include "comm/nccl/world.h"
 #include "data/records/block_reader.h"
 #include "device/cuda/device.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/processor/isa.h"
 #include "kernels/cuda/kernels.h"
 
 namespace piton {

@@ -1,14 +1,15 @@
 // Features of compiler and processor. The only header with preprocessor conditions.
 #pragma once
 
-#if !defined(__x86_64__)
+#if !defined(__x86_64__) && !defined(__aarch64__)
 #error \
-    "Piton is built for x86-64 (GNU or Clang, little-endian); other processors are not supported yet"
+    "Piton is built for x86-64 and 64-bit ARM (GNU or Clang, little-endian); other processors are not supported yet"
 #endif
 
 // For a function of plain loops: compiles it for several instruction sets; the loader picks one.
 // Not with sanitizers: they instrument the resolver, which runs before their runtime is ready.
-#if defined(__clang__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__aarch64__) || defined(__clang__) || defined(__SANITIZE_ADDRESS__) || \
+    defined(__SANITIZE_THREAD__)
 #define PITON_VECTOR_CLONES
 #else
 #define PITON_VECTOR_CLONES \
@@ -22,6 +23,15 @@ namespace piton {
 inline constexpr bool kFaultInjection = false;
 #else
 inline constexpr bool kFaultInjection = true;
+#endif
+
+// pause_spinning() tells the processor that a loop waits for another thread.
+#if defined(__aarch64__)
+inline constexpr bool kIsArm = true;
+inline void pause_spinning() { __asm__ volatile("isb" ::: "memory"); }
+#else
+inline constexpr bool kIsArm = false;
+inline void pause_spinning() { __builtin_ia32_pause(); }
 #endif
 
 }  // namespace piton

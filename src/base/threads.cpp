@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/platform.h"
 #include "base/signals_blocked.h"
 
 namespace piton {
@@ -37,7 +38,7 @@ void wait_for_change(const std::atomic<int>& value, int old, std::chrono::nanose
   do {
     for (int look = 0; look < kLooksAtValue; ++look) {
       if (value.load(std::memory_order_acquire) != old) return;
-      __builtin_ia32_pause();
+      pause_spinning();
     }
   } while (std::chrono::steady_clock::now() < end);
   value.wait(old, std::memory_order_acquire);

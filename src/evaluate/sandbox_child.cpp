@@ -1,7 +1,6 @@
 #include "evaluate/sandbox_child.h"
 
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -20,6 +19,8 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+
+#include "evaluate/system_calls.h"
 
 namespace piton {
 namespace {
@@ -134,9 +135,7 @@ void set_limit(int which, std::int64_t value) {
 // Refuses calls that make processes, threads or sockets (some kinds of them are not of a
 // namespace), undo the namespaces, or hold memory that counts for no process.
 void refuse_calls() {
-  constexpr std::array kRefused = {SYS_fork,
-                                   SYS_vfork,
-                                   SYS_clone,
+  constexpr std::array kRefused = {SYS_clone,
                                    SYS_unshare,
                                    SYS_setns,
                                    SYS_mount,
@@ -166,21 +165,23 @@ void refuse_calls() {
                                    SYS_kexec_load,
                                    SYS_init_module,
                                    SYS_finit_module};
-  constexpr std::uint32_t kOtherAbi = 0x40000000;  // x32
   constexpr std::uint32_t kNo = SECCOMP_RET_ERRNO | EPERM;
-  std::array<sock_filter, 2 * kRefused.size() + 9> filter{};
+  std::array<sock_filter, 2 * (kRefused.size() + kMostOldCalls) + 9> filter{};
   std::size_t count = 0;
   const auto add = [&](sock_filter one) { filter[count++] = one; };
-  add(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)));
-  add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0));
-  add(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
-  add(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)));
-  add(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kOtherAbi, 0, 1));
-  add(BPF_STMT(BPF_RET | BPF_K, kNo));
-  for (const auto call : kRefused) {
+  const auto refuse = [&](long call) {
     add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 1));
     add(BPF_STMT(BPF_RET | BPF_K, kNo));
-  }
+  };
+  const SystemCalls calls = system_calls();
+  add(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)));
+  add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls.architecture, 1, 0));
+  add(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+  add(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)));
+  add(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, calls.end, 0, 1));
+  add(BPF_STMT(BPF_RET | BPF_K, kNo));
+  for (const long call : kRefused) refuse(call);
+  for (const long call : calls.old) refuse(call);
   // C libraries use clone() where there is no clone3().
   add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(SYS_clone3), 0, 1));
   add(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS));

@@ -6,15 +6,20 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <tuple>
 
+#include "base/platform.h"
 #include "tensor/dtype.h"
 
 namespace piton::test {
 
-inline constexpr std::array kInstructionSets = {"x86-64-v2", "x86-64-v3", "x86-64-v4",
-                                                "x86-64-v4-bf16", "amx"};
+inline constexpr std::array kX86Sets = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16",
+                                        "amx"};
+inline constexpr std::array kArmSets = {"neon"};
+inline constexpr std::span<const char* const> kInstructionSets =
+    kIsArm ? std::span<const char* const>(kArmSets) : std::span<const char* const>(kX86Sets);
 
 // The set of tests that run on one: PITON_ISA, which the program reads too; "" is the machine's
 // best.

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <ctime>
 
+#include "base/platform.h"
+
 namespace piton {
 
 void sleep_on(const SharedWord& word, std::uint32_t expected, double seconds) {
@@ -33,7 +35,7 @@ void Doorbell::wait(std::uint32_t seen, double seconds, double spin_us) {
     do {
       for (int i = 0; i < 8; ++i) {
         if (this->seen() != seen) return;
-        __builtin_ia32_pause();
+        pause_spinning();
       }
     } while (std::chrono::steady_clock::now() < end);
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/threads.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/processor/isa.h"
 #include "kernels/kernels.h"
 
 namespace piton::cpu {

@@ -1,9 +1,10 @@
-file(GLOB attention_sources CONFIGURE_DEPENDS ${path}/attention/*.cpp ${path}/recurrent/*.cpp)
+file(GLOB attention_sources CONFIGURE_DEPENDS ${path}/attention/*.cpp ${path}/recurrent/*.cpp ${path}/processor/*.cpp)
+piton_of_processor(attention_sources)
 target_sources(${target} PRIVATE ${attention_sources})
 # Large and slow to compile: one by one.
 set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
 # The loops under vector/ are compiled once for each instruction set, each in a separate namespace,
-# and chosen at run time (isa.cpp). Their floating-point rules: fused multiply-adds may be formed,
+# and chosen at run time (processor/isa.cpp). Their floating-point rules: fused multiply-adds may be formed,
 # nothing is reordered, infinities and NaN keep their meaning.
 file(GLOB vector_sources CONFIGURE_DEPENDS ${path}/vector/*.cpp)
 set(vector_options -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math -fopenmp-simd)
@@ -45,10 +46,17 @@ endfunction()
 function(piton_vector_set isa bytes)
   add_library(${target}_${isa} OBJECT ${vector_sources})
   target_include_directories(${target}_${isa} PRIVATE ${CMAKE_SOURCE_DIR}/src)
-  target_compile_definitions(${target}_${isa} PRIVATE PITON_ISA=${isa} PITON_VECTOR_BYTES=${bytes})
+  target_compile_definitions(${target}_${isa} PRIVATE PITON_ISA=${isa} PITON_VECTOR_BYTES=${bytes}
+    PITON_LANES="kernels/cpu/vector/lanes_${PITON_LANES}.h")
   target_compile_options(${target}_${isa} PRIVATE ${vector_options} ${ARGN})
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${isa}>)
 endfunction()
+if(PITON_PROCESSOR STREQUAL "arm")
+  set(PITON_LANES neon)
+  piton_vector_set(neon 16 -march=armv8-a)
+  return()
+endif()
+set(PITON_LANES x86)
 piton_vector_set(v2 16 -march=x86-64-v2)
 piton_vector_set(v3 32 -march=x86-64-v3)
 piton_vector_set(v4 64 -march=x86-64-v4 -mprefer-vector-width=512)
@@ -60,6 +68,7 @@ file(GLOB vector_sources CONFIGURE_DEPENDS ${path}/dot/*.cpp)
 set(target_dot ${target}_dot)
 add_library(${target_dot} OBJECT ${vector_sources})
 target_include_directories(${target_dot} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(${target_dot} PRIVATE PITON_LANES="kernels/cpu/vector/lanes_x86.h")
 target_compile_options(${target_dot} PRIVATE ${vector_options} -march=x86-64-v4 -mavx512bf16
   -mavx512vnni -mprefer-vector-width=512)
 piton_check_if_runs(${target_dot} avx512_bf16)

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/cpu/choice.h"
+#include "kernels/cpu/processor/choice.h"
 #include "kernels/cpu/context.h"
 
 namespace piton {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/processor/isa.h"
 
 namespace piton {
 

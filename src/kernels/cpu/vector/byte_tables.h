@@ -15,8 +15,8 @@ struct ByteTables {
       bytes[0][i] = static_cast<std::uint8_t>(t[i] & 255);
       bytes[1][i] = static_cast<std::uint8_t>(static_cast<std::uint16_t>(t[i]) >> 8);
     }
-    low = repeated(_mm_load_si128(reinterpret_cast<const __m128i*>(bytes[0])));
-    high = repeated(_mm_load_si128(reinterpret_cast<const __m128i*>(bytes[1])));
+    low = repeated(bytes[0]);
+    high = repeated(bytes[1]);
   }
   // A byte whose top bit is set picks 0.
   W of(W x) const {

@@ -115,5 +115,8 @@ const CodesTable& codes_table();
 namespace v4_bf16 {
 const CodesTable& codes_table();
 }
+namespace neon {
+const CodesTable& codes_table();
+}
 
 }  // namespace piton::cpu

@@ -164,7 +164,7 @@ struct Ahead {
 
 // Keeps a value in a register: otherwise each instruction that uses it loads it, and products are
 // added in another order, in which they do not fit registers.
-PITON_INLINE void keep(W& x) { __asm__("" : "+v"(x)); }
+PITON_INLINE void keep(W& x) { __asm__("" : "+" PITON_VECTOR_REGISTER(x)); }
 
 // Adds `spans` spans to the sums of a tile, lane by lane, and moves the tile behind them. Loops
 // over the tile are unrolled, for integers in registers. ahead: none where no codes follow.

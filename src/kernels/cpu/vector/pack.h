@@ -5,9 +5,9 @@
 
 namespace piton::cpu::PITON_ISA {
 
-constexpr int kPanelVectors = kLanes == 16 ? 3 : 2;
+constexpr int kPanelVectors = kRegisters == 32 ? 3 : 2;
 constexpr int kPanelColumns = kPanelVectors * kLanes;
-constexpr int kGroup = kLanes == 16 ? 8 : 6;
+constexpr int kGroup = kRegisters == 32 ? 8 : 6;
 // The left side of a part (512 KiB with AVX-512, 192 KiB otherwise) and a panel stay in the
 // second-level cache, which may be 256 KiB on processors without AVX-512.
 constexpr int kDepth = kLanes == 16 ? 1024 : 512;

@@ -90,5 +90,8 @@ const PanelTable& panel_table();
 namespace v4 {
 const PanelTable& panel_table();
 }
+namespace neon {
+const PanelTable& panel_table();
+}
 
 }  // namespace piton::cpu

@@ -6,8 +6,6 @@
 // folder include no header that defines inline functions outside of that namespace.
 #pragma once
 
-#include <immintrin.h>  // only functions that are always inlined
-
 #include <cstddef>
 #include <cstdint>
 
@@ -36,16 +34,6 @@ struct Half {
 PITON_INLINE F splat(float x) { return x - F{}; }
 PITON_INLINE U splat_u(std::uint32_t x) { return U{} + x; }
 PITON_INLINE I splat_i(std::int32_t x) { return I{} + x; }
-// sum + a b, fused if the set has that; for register tiles. AVX2 has no register to spare: GCC
-// chooses forms that overwrite a or b, and then moves a sum through memory. So the form is written.
-PITON_INLINE F add_product(F sum, F a, F b) {
-  if constexpr (kLanes == 8) {
-    __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
-  } else {
-    sum += a * b;
-  }
-  return sum;
-}
 PITON_INLINE F max(F a, F b) { return a > b ? a : b; }
 PITON_INLINE F min(F a, F b) { return a < b ? a : b; }
 PITON_INLINE F abs(F x) { return (F)((U)x & 0x7FFFFFFFU); }
@@ -57,29 +45,17 @@ PITON_INLINE V load_bits(const void* p) {
   return v;
 }
 
-// One instruction. GCC 12 makes five of __builtin_convertvector where a vector has 32 or 64 bytes.
-// A template, so that only the intrinsic of this set is compiled.
-template <typename Words>
-PITON_INLINE U widen_words(Words h) {
-  if constexpr (sizeof h == 32) {
-    return (U)_mm512_cvtepu16_epi32((__m256i)h);
-  } else if constexpr (sizeof h == 16) {
-    return (U)_mm256_cvtepu16_epi32((__m128i)h);
-  } else {
-    return __builtin_convertvector(h, U);
-  }
-}
-// The same for signed bytes.
-template <typename Bytes>
-PITON_INLINE I widen_bytes(Bytes b) {
-  if constexpr (sizeof b == 16) {
-    return (I)_mm512_cvtepi8_epi32((__m128i)b);
-  } else if constexpr (sizeof b == 8) {
-    return (I)_mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)b));
-  } else {
-    return __builtin_convertvector(b, I);
-  }
-}
+}  // namespace piton::cpu::PITON_ISA
+
+// Of the processor, lanes_x86.h or lanes_neon.h:
+//   add_product   sum + a b, fused if the set has that; for register tiles
+//   widen_words   16-bit words as U; widen_bytes: signed bytes as I
+//   kRegisters    of vectors
+//   PITON_VECTOR_REGISTER   the letter of a vector register in inline assembly
+#include PITON_LANES
+
+namespace piton::cpu::PITON_ISA {
+
 PITON_INLINE F widen_bf16(H h) { return (F)(widen_words(h) << 16); }
 
 // Rounds to nearest even; NaN stays NaN.

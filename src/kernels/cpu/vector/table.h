@@ -288,5 +288,8 @@ const VectorTable& table();
 namespace v4 {
 const VectorTable& table();
 }
+namespace neon {
+const VectorTable& table();
+}
 
 }  // namespace piton::cpu

@@ -32,7 +32,7 @@ PITON_INLINE W add_products(W sum, W a, W b) { return _mm_add_epi32(sum, _mm_mad
 PITON_INLINE F as_floats(W sum) { return (F)_mm_cvtepi32_ps(sum); }
 PITON_INLINE W pick_bytes(W table, W x) { return _mm_shuffle_epi8(table, x); }
 PITON_INLINE W all_words(int x) { return _mm_set1_epi16(static_cast<short>(x)); }
-PITON_INLINE W repeated(__m128i x) { return x; }
+PITON_INLINE W repeated(const std::uint8_t* p) { return load_words(p); }
 
 PITON_INLINE std::int64_t expand_pairs(float*, const std::uint8_t*, std::int64_t, const float*) {
   return 0;

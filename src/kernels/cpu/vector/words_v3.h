@@ -37,7 +37,9 @@ PITON_INLINE W add_products(W sum, W a, W b) {
 PITON_INLINE F as_floats(W sum) { return (F)_mm256_cvtepi32_ps(sum); }
 PITON_INLINE W pick_bytes(W table, W x) { return _mm256_shuffle_epi8(table, x); }
 PITON_INLINE W all_words(int x) { return _mm256_set1_epi16(static_cast<short>(x)); }
-PITON_INLINE W repeated(__m128i x) { return _mm256_broadcastsi128_si256(x); }
+PITON_INLINE W repeated(const std::uint8_t* p) {
+  return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
 
 // The entry of each index, of which the low four bits count.
 PITON_INLINE __m256 look_up(__m256 low, __m256 high, __m256i index) {

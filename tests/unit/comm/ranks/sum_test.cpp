@@ -12,21 +12,8 @@
 namespace piton {
 namespace {
 
-using Loops = bool (*)(const SumCall&);
-
-std::vector<Loops> runnable() {
-  std::vector<Loops> loops = {sum_v2::reduce};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    loops.push_back(sum_v3::reduce);
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq")) {
-    loops.push_back(sum_v4::reduce);
-  }
-  return loops;
-}
-
 template <typename T>
-std::vector<T> run(Loops loops, DType dtype, Reduction reduction,
+std::vector<T> run(SumLoops loops, DType dtype, Reduction reduction,
                    const std::vector<std::vector<T>>& inputs) {
   std::vector<T> out(inputs[0].size());
   std::vector<const std::byte*> sources;
@@ -49,7 +36,7 @@ TEST(Sum, ConvertsEveryHalfAsTheDTypeDoes) {
   std::vector<Float16> all(65'536);
   for (int i = 0; i < 65'536; ++i) all[i].bits = static_cast<std::uint16_t>(i);
   const std::vector<Float16> negative_zero(65'536, Float16{0x8000});  // x + -0 is x
-  for (Loops loops : runnable()) {
+  for (SumLoops loops : sum_loops_here()) {
     const auto out = run<Float16>(loops, DType::kF16, Reduction::kSum, {all, negative_zero});
     for (int i = 0; i < 65'536; ++i) {
       if (std::isnan(to_float(all[i]))) {
@@ -73,7 +60,7 @@ void expect_rounded_once(DType dtype, Round round) {
     inputs[1][i].bits = static_cast<std::uint16_t>(inputs[0][i].bits + random() % 4096);
     inputs[2][i].bits = static_cast<std::uint16_t>(inputs[0][i].bits ^ (0x8000U | random() % 1024));
   }
-  for (Loops loops : runnable()) {
+  for (SumLoops loops : sum_loops_here()) {
     const auto out = run<T>(loops, dtype, Reduction::kSum, inputs);
     std::int64_t wrong = 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
@@ -97,7 +84,7 @@ TEST(Sum, EveryInstructionSetGivesTheSameBitsFromLeftToRight) {
     for (float& x : input)
       x = std::ldexp(static_cast<float>(random()), -static_cast<int>(random() % 40));
   }
-  for (Loops loops : runnable()) {
+  for (SumLoops loops : sum_loops_here()) {
     const auto out = run<float>(loops, DType::kF32, Reduction::kSum, inputs);
     for (std::size_t i = 0; i < out.size(); ++i) {
       const float sum =
@@ -110,7 +97,7 @@ TEST(Sum, EveryInstructionSetGivesTheSameBitsFromLeftToRight) {
 TEST(Sum, IntegersWrapAndCompareWithTheirSign) {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   const std::vector<std::vector<std::int64_t>> inputs = {{most, -5, 3}, {1, 2, -9}};
-  for (Loops loops : runnable()) {
+  for (SumLoops loops : sum_loops_here()) {
     EXPECT_EQ(run<std::int64_t>(loops, DType::kI64, Reduction::kSum, inputs),
               (std::vector<std::int64_t>{std::numeric_limits<std::int64_t>::min(), -3, -6}));
     EXPECT_EQ(run<std::int64_t>(loops, DType::kI64, Reduction::kMax, inputs),

@@ -12,7 +12,7 @@
 
 #include "kernels/cpu/amx/model.h"
 #include "kernels/cpu/amx/table.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/processor/isa.h"
 
 namespace piton::cpu {
 namespace {

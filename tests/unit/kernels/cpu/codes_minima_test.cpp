@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/processor/isa.h"
 #include "tensor/dtype.h"
 
 namespace piton::cpu {

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "device/host_device.h"
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/processor/isa.h"
 #include "support/compare.h"
 #include "support/instruction_sets.h"
 #include "support/tensors.h"

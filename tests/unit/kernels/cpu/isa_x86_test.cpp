@@ -1,11 +1,10 @@
 // The choice of the instruction set.
-#include "kernels/cpu/isa.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/processor/isa.h"
 
 namespace piton::cpu {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/processor/isa.h"
 
 namespace piton::cpu {
 
@@ -25,7 +25,7 @@ struct ProductChoice {
   std::string why;  // for the log; empty if there is no choice
 };
 
-// From cpuid: "AuthenticAMD", 25.
+// From cpuid: "AuthenticAMD", 25. On ARM, where no set has two ways: "", 0.
 struct Processor {
   std::string vendor;
   int family = 0;

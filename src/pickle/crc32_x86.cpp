@@ -1,9 +1,9 @@
-#include "pickle/crc32.h"
-
 #include <immintrin.h>
 #include <zlib.h>
 
 #include <array>
+
+#include "pickle/crc32.h"
 
 namespace piton {
 namespace {

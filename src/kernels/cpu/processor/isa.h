@@ -13,14 +13,13 @@
 namespace piton::cpu {
 
 // Levels of the x86-64 psABI; then v4 with bf16 dot products (AVX512_BF16) and 16-bit integer ones
-// (AVX512_VNNI); then with bf16 tile
-// products too (AMX).
-enum class Isa { kV2, kV3, kV4, kV4Bf16, kAmx };
+// (AVX512_VNNI); then with bf16 tile products too (AMX). On 64-bit ARM: NEON.
+enum class Isa { kV2, kV3, kV4, kV4Bf16, kAmx, kNeon };
 
 std::string_view name(Isa isa);         // "x86-64-v4-bf16", as flags spell it
 std::string_view description(Isa isa);  // "x86-64-v4 with bf16", as logs say it
 
-// All that this machine can run, the least first; none below v2.
+// All that this machine can run, the least first; none on x86-64 below v2.
 std::vector<Isa> isas_here();
 
 // The best that this machine (processor and system) can run. Throws Error(kUsage) below v2.

@@ -1,8 +1,8 @@
 // The choice of the bf16 product: by processor model if it is known, otherwise by measurement.
-#include "kernels/cpu/choice.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "kernels/cpu/processor/choice.h"
 
 namespace piton::cpu {
 namespace {
