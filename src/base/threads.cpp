@@ -62,7 +62,7 @@ class CoreMask {
   int cores() const { return cores_; }
 
  private:
-  static constexpr int kCores = 8192;  // largest number of CPUs that Linux supports on x86-64
+  static constexpr int kCores = 8192;  // largest number of CPUs that Linux supports
   int cores_;
   cpu_set_t* mask_;
 };

@@ -145,7 +145,7 @@ std::vector<std::string> parsed(const Invocation& invocation, OptionSet& options
   if (invocation.leads) {
     for (const std::string& note : options.notes()) invocation.log.info(note);
   }
-  constexpr int kMostThreads = 8192;  // the most processors that Linux is built for on x86-64
+  constexpr int kMostThreads = 8192;  // the most processors that Linux is built for
   check_range("--threads", general.threads, 0, kMostThreads);
   if (!(general.distributed_timeout_minutes > 0 && general.distributed_timeout_minutes <= 1e6)) {
     throw Error(Fault::kUsage,
@@ -195,7 +195,7 @@ const Command& find_command(std::string_view name) {
 
 std::string overview() {
   std::string text =
-      "Trains language models: from raw text to a model that writes, on x86-64 processors.\n\n"
+      "Trains language models: from raw text to a model that writes, on CPUs and GPUs.\n\n"
       "usage: piton COMMAND [ARGUMENT ...] [OPTION ...]\n\n";
   for (const Command& command : commands()) {
     text += fmt::format("  {:<15} {}\n", command.name, command.summary);

@@ -29,7 +29,7 @@ Finding instruction_sets(const InstallationFacts& installation) {
     return found;
   }
   found.text = fmt::format("{}; the kernels use {}", fmt::join(sets, ", "), installation.chosen);
-  if (sets.size() == 1) {
+  if (sets.size() == 1 && sets.front() == "x86-64-v2") {
     found.health = Health::kWarning;
     found.fix =
         "a processor with AVX2 (x86-64-v3) is several times as fast; in a virtual machine, "

@@ -1,5 +1,6 @@
 #include "doctor/host_facts.h"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -57,7 +58,13 @@ bool has_entries(const fs::path& folder) {
 
 HostFacts read_host_facts(const fs::path& root, const fs::path& folder) {
   HostFacts facts;
-  facts.processor = value_of_line(system_text(root / "proc/cpuinfo"), "model name");
+  const std::string cpu_info = system_text(root / "proc/cpuinfo");
+  facts.processor = value_of_line(cpu_info, "model name");
+  // Linux names no models of ARM.
+  if (const std::string part = value_of_line(cpu_info, "CPU part");
+      facts.processor.empty() && !part.empty())
+    facts.processor = fmt::format("ARM, implementer {}, part {}",
+                                  value_of_line(cpu_info, "CPU implementer"), part);
   facts.cores = static_cast<int>(available_cores().size());
   facts.online_cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   facts.core_quota = core_quota(root);

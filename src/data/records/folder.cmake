@@ -10,7 +10,7 @@ if(TARGET Arrow::arrow_shared AND TARGET Parquet::parquet_shared)
   target_link_libraries(piton_data_records PRIVATE Parquet::parquet_shared Arrow::arrow_shared)
   set(arrow_found ON)
 else()
-  if(NOT PITON_PYARROW)
+  if(NOT PITON_PYARROW AND NOT CMAKE_CROSSCOMPILING)  # python3 is this machine's
     execute_process(COMMAND python3 -c "import pyarrow; print(pyarrow.__path__[0], end='')"
       RESULT_VARIABLE failed OUTPUT_VARIABLE wheel ERROR_QUIET)
     if(NOT failed)

@@ -17,7 +17,7 @@ constexpr std::array<std::uint32_t, 256> crc_table() {
   return table;
 }
 
-// x86-64 and the format are both little-endian.
+// Piton's processors and the format are both little-endian.
 template <typename T>
 void put(std::string& out, T value) {
   std::array<char, sizeof(T)> bytes{};

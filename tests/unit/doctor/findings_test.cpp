@@ -177,6 +177,11 @@ class MadeUpSystem : public testing::Test {
   TempFolder folder_;
 };
 
+TEST_F(MadeUpSystem, OfArmNamesThePartOfItsProcessor) {
+  file("proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n");
+  EXPECT_EQ(facts().processor, "ARM, implementer 0x41, part 0xd40");
+}
+
 TEST_F(MadeUpSystem, IsReadFromItsFiles) {
   file("proc/cpuinfo", "processor\t: 0\nmodel name\t: Some Processor @ 2 GHz\nprocessor : 1\n");
   file("proc/meminfo", "MemTotal:       8388608 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\n");
