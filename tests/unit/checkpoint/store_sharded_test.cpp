@@ -23,7 +23,7 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
   const std::vector<std::pair<const OptimizerOptions*, DType>> all = {
       {&adam, DType::kF32}, {&adam, DType::kBF16},  {&sgd, DType::kF32},
       {&sgd, DType::kBF16}, {&plain, DType::kBF16}, {&plain, DType::kF32}};
-  for (const auto& one : test::sampled(all, 2, 1)) {  // bf16 by day
+  for (const auto& one : test::sampled(all, 3, 1)) {  // bf16 by day
     const OptimizerOptions& options = *one.first;
     const DType dtype = one.second;
     const TempFolder dir;

@@ -20,6 +20,7 @@
 #include "checkpoint/native_source.h"
 #include "checkpoint/values.h"
 #include "support/errors.h"
+#include "support/sampled.h"
 #include "support/temp_folder.h"
 #include "unit/checkpoint/sharded_run.h"
 
@@ -74,7 +75,7 @@ TEST(FileTensor, GivesTheElementsOfAnyRunInAnyType) {
                                               static_cast<std::size_t>(tensor.bytes())));
       const RegularFile file(dir / "f");
       const FileTensor in_file{.file = file, .offset = 7, .dtype = stored, .shape = shape};
-      for (int round = 0; round < 12; ++round) {
+      for (int round = 0; round < 12 / test::one_of(3); ++round) {
         TensorRun run = whole_run(shape);
         for (int dim = 0; dim < std::min(shape.ndim(), 2); ++dim) {
           if (round == 0) break;
