@@ -294,7 +294,7 @@ struct Layout {
   bool sequence_parallel = false;
   ScheduleSettings schedule = {};
   std::int64_t layers = 2;
-  ContextExchange exchange = ContextExchange::kRing;
+  ContextForms context = {};
   OptimizerKind optimizer = OptimizerKind::kAdam;
   int slices = 1;
 };
@@ -321,7 +321,7 @@ std::string train(
                    .layout = {.linears = {.slices = layout.slices,
                                           .sequence_parallel = layout.sequence_parallel},
                               .vocabulary_multiple = 16,
-                              .context_exchange = layout.exchange},
+                              .context = layout.context},
                    .zero_stage = layout.zero,
                    .schedule = layout.schedule,
                    .micro_batches = static_cast<int>(sizes.size()),
@@ -428,7 +428,7 @@ Layout context_2_heads(DType dtype) {
           .model = "llama-tiny",
           .dtype = dtype,
           .mesh = test::with_context(test::mesh(1, 1, 1), 2),
-          .exchange = ContextExchange::kHeads};
+          .context = {{ContextExchange::kHeads}}};
 }
 
 Layout context_4_heads() {
@@ -437,7 +437,7 @@ Layout context_4_heads() {
           .dtype = DType::kF32,
           .mesh = test::with_context(test::mesh(1, 1, 1), 4),
           .zero = 3,
-          .exchange = ContextExchange::kHeads};
+          .context = {{ContextExchange::kHeads}}};
 }
 
 Layout muon(int data, int zero) {

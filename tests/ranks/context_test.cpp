@@ -4,8 +4,10 @@
 // dropout, under every other kind of parallelism.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -54,7 +56,7 @@ RunLayout layout(std::string name, const MeshSizes& sizes, int context) {
 std::vector<RunLayout> layouts(int ranks, ContextExchange exchange) {
   std::vector<RunLayout> all;
   const auto add = [&](RunLayout one) -> RunLayout& {
-    one.exchange = exchange;
+    one.context = {{exchange}};
     return all.emplace_back(std::move(one));
   };
   if (ranks == 2) {
@@ -82,21 +84,63 @@ std::vector<RunLayout> layouts(int ranks, ContextExchange exchange) {
   return all;
 }
 
-// All-to-all divides heads, so it needs enough of them.
+// Of neighbors that exchange heads, and rings of the others: also with one rank in one of these,
+// and in some of the layers.
+std::vector<RunLayout> hybrids(int ranks, const ModelConfig& model) {
+  std::vector<RunLayout> all;
+  const auto add = [&](const std::string& name, int context, int heads) -> RunLayout& {
+    RunLayout one = layout(fmt::format("CP {}{}, heads of {}", context, name, heads),
+                           mesh(1, 1, ranks / context), context);
+    one.context = {{ContextExchange::kHeadsAndRing}, heads};
+    return all.emplace_back(std::move(one));
+  };
+  const auto mixed = [&](RunLayout& one, const std::vector<ContextExchange>& exchanges) {
+    one.name += ", others in other layers";
+    one.context.exchanges.clear();
+    for (std::int64_t layer = 0; layer < model.layers; ++layer)
+      one.context.exchanges.push_back(
+          exchanges[static_cast<std::size_t>(layer) % exchanges.size()]);
+  };
+  using enum ContextExchange;
+  if (ranks == 2) {
+    add("", 2, 1);
+    add(", recompute", 2, 2).recompute = true;
+    mixed(add("", 2, 1), {kHeads, kGather, kRing});
+    return all;
+  }
+  add("", 4, 2);
+  add(", attention again", 4, 2).rules = {RecomputeGranularity::kSelective};
+  RunLayout& zero3 = add(", ZeRO-3, recompute", 4, 2);
+  zero3.zero = 3;
+  zero3.recompute = true;
+  mixed(add("", 4, 2), {kHeadsAndRing, kRing, kGather});
+  RunLayout& stages = add(" x PP 2, ZB-H1", 2, 2);
+  stages.schedule = {ScheduleKind::kZeroBubbleH1};
+  return all;
+}
+
+// Heads are divided, so there have to be enough of them.
 bool fits(const RunLayout& layout, const ModelConfig& model) {
-  return layout.exchange == ContextExchange::kRing ||
-         model.groups / layout.mesh[Axis::kTensor] % layout.mesh[Axis::kContext] == 0;
+  const int c = layout.mesh[Axis::kContext];
+  return std::ranges::all_of(layout.context.exchanges, [&](ContextExchange exchange) {
+    return model.groups / layout.mesh[Axis::kTensor] % layout.context.heads_of(exchange, c) == 0;
+  });
 }
 
 // At night all; by day a third, which another `turn` continues.
 std::vector<RunLayout> layouts_of(const ModelConfig& model, std::size_t turn) {
   std::vector<RunLayout> all;
-  for (const ContextExchange exchange : {ContextExchange::kRing, ContextExchange::kHeads}) {
-    for (RunLayout& one : layouts(ranks::world().size(), exchange)) {
-      one.name += exchange == ContextExchange::kRing ? ", ring" : ", all-to-all";
+  const auto add = [&](std::vector<RunLayout> some, const char* name) {
+    for (RunLayout& one : some) {
+      one.name += name;
       if (fits(one, model)) all.push_back(std::move(one));
     }
-  }
+  };
+  const int ranks = ranks::world().size();
+  add(layouts(ranks, ContextExchange::kRing), ", ring");
+  add(layouts(ranks, ContextExchange::kHeads), ", all-to-all");
+  add(layouts(ranks, ContextExchange::kGather), ", gathered");
+  add(hybrids(ranks, model), "");
   return test::sampled(all, 3, turn);
 }
 
@@ -206,6 +250,8 @@ TEST(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
     TrafficCounts sent = ranks::world().traffic();
     sent.all_to_all_bytes -= before.all_to_all_bytes;
     sent.point_to_point_bytes -= before.point_to_point_bytes;
+    sent.all_gather_bytes -= before.all_gather_bytes;
+    sent.reduce_scatter_bytes -= before.reduce_scatter_bytes;
     RunPlan plan{.mesh = layout.mesh,
                  .sequence = test::kSequence,
                  .micro_batch = layout.micro,
@@ -216,20 +262,37 @@ TEST(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
         estimate_layout(plan, run.machine())[static_cast<std::size_t>(ranks::world().rank())];
     EXPECT_EQ(planned.traffic.all_to_all_bytes, sent.all_to_all_bytes);
     EXPECT_EQ(planned.traffic.point_to_point_bytes, sent.point_to_point_bytes);
+    EXPECT_EQ(planned.traffic.all_gather_bytes, sent.all_gather_bytes);
+    EXPECT_EQ(planned.traffic.reduce_scatter_bytes, sent.reduce_scatter_bytes);
     const auto counted = static_cast<double>(run.arena().counts().peak_total_bytes);
     EXPECT_NEAR(static_cast<double>(planned.memory.peak_total_bytes), counted, 0.05 * counted);
-    if (layout.mesh[Axis::kContext] != ranks::world().size() || layout.recompute) continue;
-    // Of each head, b s / c^2 elements in a step: all-to-all sends q, k, v and the output, c - 1
-    // times, and their gradients; the ring k and v, c - 1 times forward and back, and c times their
-    // gradients, of fp32 as the rest.
     const std::int64_t c = layout.mesh[Axis::kContext];
-    const std::int64_t rows = model.layers * test::kSamples * test::kSequence / c;
+    if (c != ranks::world().size() || layout.recompute) continue;
+    // Of each head, b s / c elements in a step: neighbors, of which u exchange heads, send q, k, v
+    // and the output, and their gradients; a ring of r sends k and v, r - 1 times forward and back,
+    // and r times their gradients, of fp32 as the rest; gathers are of k and v, forward and back,
+    // and their sums of gradients.
+    const std::int64_t rows = test::kSamples * test::kSequence / c;
     const std::int64_t q = model.heads * model.head_size, k = model.groups * model.head_size;
-    const bool ring = layout.exchange == ContextExchange::kRing;
     const bool again = layout.rules.granularity == RecomputeGranularity::kSelective;
-    EXPECT_EQ(sent.all_to_all_bytes, ring ? 0 : rows * 2 * (2 * q + 2 * k) * (c - 1) / c * 4);
-    const std::int64_t rounds = (again ? 3 : 2) * (c - 1) + c;
-    EXPECT_EQ(sent.point_to_point_bytes, ring ? rows * 2 * k * rounds * 4 : 0);
+    TrafficCounts wanted;
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+      const ContextExchange exchange = layout.context.of_layer(layer);
+      const std::int64_t u = layout.context.heads_of(exchange, static_cast<int>(c));
+      const std::int64_t r = c / u;
+      wanted.all_to_all_bytes += rows * 2 * (2 * q + 2 * k) * (u - 1) / u * 4;
+      if (exchange == ContextExchange::kGather) {
+        wanted.all_gather_bytes += 2 * rows * 2 * k * (c - 1) * 4;
+        wanted.reduce_scatter_bytes += rows * 2 * k * (c - 1) * 4;
+      } else if (r > 1) {
+        wanted.point_to_point_bytes += rows * 2 * k * ((again ? 3 : 2) * (r - 1) + r) * 4;
+      }
+    }
+    EXPECT_EQ(sent.all_to_all_bytes, wanted.all_to_all_bytes);
+    EXPECT_EQ(sent.point_to_point_bytes, wanted.point_to_point_bytes);
+    if (layout.zero > 0) continue;  // other gathers and sums, of weights and their gradients
+    EXPECT_EQ(sent.all_gather_bytes, wanted.all_gather_bytes);
+    EXPECT_EQ(sent.reduce_scatter_bytes, wanted.reduce_scatter_bytes);
   }
 }
 

@@ -20,7 +20,7 @@ struct RowLayout {
   const char* name;
   MeshSizes sizes;
   bool sequence_parallel = false;
-  ContextExchange exchange = ContextExchange::kRing;
+  ContextForms context = {};
   double noise = 0;
 };
 
@@ -30,7 +30,7 @@ double loss_of(World& in, const RowLayout& layout, RowForm form) {
                         {.name = "rows",
                          .mesh = layout.sizes,
                          .sequence_parallel = layout.sequence_parallel,
-                         .exchange = layout.exchange,
+                         .context = layout.context,
                          .embedding_noise = layout.noise},
                         model);
   Mesh& ranks = run.session().mesh();
@@ -41,13 +41,26 @@ double loss_of(World& in, const RowLayout& layout, RowForm form) {
 
 std::vector<RowLayout> row_layouts() {
   const bool four = world().size() == 4;
-  return {{"tensor", mesh(2, four ? 2 : 1, 1), false},
-          {"tensor, sequence parallel", mesh(2, four ? 2 : 1, 1), true},
-          {"context", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false},
-          {"context, all-to-all", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false,
-           ContextExchange::kHeads},
-          {"data", mesh(1, four ? 4 : 2, 1), false},
-          {"pipeline", mesh(1, four ? 2 : 1, 2), false}};
+  std::vector<RowLayout> all{{"tensor", mesh(2, four ? 2 : 1, 1), false},
+                             {"tensor, sequence parallel", mesh(2, four ? 2 : 1, 1), true},
+                             {"context", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false},
+                             {"context, all-to-all",
+                              test::with_context(mesh(1, four ? 2 : 1, 1), 2),
+                              false,
+                              {{ContextExchange::kHeads}}},
+                             {"context, gathered",
+                              test::with_context(mesh(1, four ? 2 : 1, 1), 2),
+                              false,
+                              {{ContextExchange::kGather}}},
+                             {"data", mesh(1, four ? 4 : 2, 1), false},
+                             {"pipeline", mesh(1, four ? 2 : 1, 2), false}};
+  if (four) {
+    all.push_back({"context, heads of 2, rings of 2",
+                   test::with_context(mesh(1, 1, 1), 4),
+                   false,
+                   {{ContextExchange::kHeadsAndRing}, 2}});
+  }
+  return all;
 }
 
 TEST(Packing, LossIsThatOfPaddedSamplesOnOneRankForEveryLayout) {
