@@ -440,6 +440,22 @@ Layout context_4_heads() {
           .context = {{ContextExchange::kHeads}}};
 }
 
+Layout context_gathered() {
+  return {.name = "context_2_gathered",
+          .model = "llama-tiny",
+          .dtype = DType::kF32,
+          .mesh = test::with_context(test::mesh(1, 1, 1), 2),
+          .context = {{ContextExchange::kGather}}};
+}
+
+Layout context_heads_and_rings() {
+  return {.name = "context_4_heads_and_rings",
+          .model = "gpt2-tiny",
+          .dtype = DType::kF32,
+          .mesh = test::with_context(test::mesh(1, 1, 1), 4),
+          .context = {{ContextExchange::kHeadsAndRing}, 2}};
+}
+
 Layout muon(int data, int zero) {
   return {.name = zero == 1   ? "muon_zero_1"
                   : data == 2 ? "muon_2_zero_3"
@@ -480,7 +496,9 @@ const std::vector<Layout> kLayouts = {
     context_4_heads(),
     muon(2, 3),
     muon(4, 3),
-    muon(2, 1)};
+    muon(2, 1),
+    context_gathered(),
+    context_heads_and_rings()};
 INSTANTIATE_TEST_SUITE_P(Layouts, NcclTraining, testing::ValuesIn(test::sampled(kLayouts, 5)),
                          [](const auto& info) { return std::string(info.param.name); });
 

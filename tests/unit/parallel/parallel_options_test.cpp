@@ -64,7 +64,7 @@ TEST(ParallelOptions, DivideSamplesOverContextRanks) {
             "--context-parallel-size or --pipeline-model-parallel-size");
   EXPECT_THAT(refusal({"--context-parallel-size=0"}, 1),
               testing::HasSubstr("--context-parallel-size is 0, wanted at least 1"));
-  EXPECT_THAT(refusal({"--cp-comm-type=allgather"}, 1), testing::HasSubstr("--cp-comm-type"));
+  EXPECT_THAT(refusal({"--cp-comm-type=rings"}, 1), testing::HasSubstr("--cp-comm-type"));
 }
 
 TEST(ParallelOptions, DivideExpertsOverDataParallelRanks) {
