@@ -449,6 +449,8 @@ class DecoderChunk final : public Chunk {
 
   AttentionInput attention_input(const ModelInput& input, std::int64_t layer) const {
     const bool local = config_.local_rotary_base && config_.window_of(layer);
+    const ContextExchange exchange =
+        config_.has_states(layer) ? ContextExchange::kHeads : context_.of_layer(layer);
     const RotaryTables none;
     const RotaryTables& tables = !config_.rotates(layer) ? none
                                  : local                 ? local_rotary_
@@ -461,7 +463,7 @@ class DecoderChunk final : public Chunk {
                    .query_reach = input.query_reach,
                    .query_segments = input.segments,
                    .key_segments = input.segments},
-        .of_ranks = input.of_ranks[static_cast<std::size_t>(context_.of_layer(layer))],
+        .of_ranks = input.of_ranks[static_cast<std::size_t>(exchange)],
         .rotary = {.cosine = tables.cosine,
                    .sine = tables.sine,
                    .positions = tables.positions.defined() ? tables.positions : input.positions},

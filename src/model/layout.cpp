@@ -107,9 +107,23 @@ void ModelLayout::check_context(const ModelConfig& config) const {
   };
   refuse(config.prefix, "--sparse-mode 5 or 6");
   refuse(config.alibi_table(), "--alibi-fusion-attn-type 3");
-  refuse(config.delta.has_value(), "--linear-attention-freq, whose layers read rows in order");
   for (const ContextExchange exchange : {ContextExchange::kHeads, ContextExchange::kHeadsAndRing})
     check_context_heads(config, exchange);
+  const int t = mesh->size(Axis::kTensor), c = mesh->size(Axis::kContext);
+  if (!config.delta || config.delta->key_heads / t % c == 0) return;
+  throw Error(Fault::kUsage,
+              "layout: {} heads of keys of the gated delta rule cannot be split over tensor {} x "
+              "context {} ranks; change --linear-num-key-heads or --context-parallel-size",
+              config.delta->key_heads, t, c);
+}
+
+std::vector<ContextExchange> ModelLayout::context_exchanges(const ModelConfig& config) const {
+  std::vector<ContextExchange> exchanges;
+  for (const ContextExchange one : all_context_exchanges()) {
+    const bool of_states = config.delta && one == ContextExchange::kHeads;
+    if (options.context.has(one) || of_states) exchanges.push_back(one);
+  }
+  return exchanges;
 }
 
 void ModelLayout::check_context_heads(const ModelConfig& config, ContextExchange exchange) const {

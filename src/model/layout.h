@@ -86,6 +86,8 @@ struct ModelLayout {
     return context_group(options.context.of_layer(layer));
   }
   ContextGroup context_group(ContextExchange exchange) const;
+  // Those of the layers; the gated delta rule has kHeads.
+  std::vector<ContextExchange> context_exchanges(const ModelConfig& config) const;
   // Throws Error(kUsage) that names the flag if heads, groups or the MLP's width are not divisible
   // by the tensor size, heads or groups not by the ranks that exchange heads, experts not by the
   // expert size, or if there are fewer layers than chunks (of an encoder with a decoder, in one of

@@ -59,9 +59,8 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& give
                             kSampleAxes, kLossAxes, kAllAxes})
     mesh.group(set);
   if (mesh.size(Axis::kContext) > 1) {
-    for (const ContextExchange exchange : all_context_exchanges()) {
-      if (settings.layout.context.has(exchange)) connect_members(layout_.context_group(exchange));
-    }
+    for (const ContextExchange exchange : layout_.context_exchanges(settings.model))
+      connect_members(layout_.context_group(exchange));
   }
   share_rows();
 

@@ -125,6 +125,12 @@ set(sizes --hierarchical-context-parallel-sizes)
 rule(heads-of-both PLAN ACCEPTS ${both} ${sizes} 2 2 REJECTS ${both} ${sizes} 2 2 --tensor-model-parallel-size 4
      SAYS "--cp-comm-type a2a\\+p2p: 4 attention heads cannot be split over tensor 4 x context 2 ranks")
 
+row("heads of keys of the gated delta rule on a tensor rank that c does not divide")
+set(states --swiglu --normalization RMSNorm --disable-bias-linear --linear-attention-freq 2 --linear-num-value-heads 4
+    --linear-key-head-dim 8 --linear-value-head-dim 8 --linear-conv-kernel-dim 4 --linear-num-key-heads)
+rule(heads-of-states PLAN ACCEPTS ${context} ${states} 2 REJECTS ${context} ${states} 1
+     SAYS "1 heads of keys of the gated delta rule cannot be split over tensor 1 x context 2 ranks")
+
 row("`--hierarchical-context-parallel-sizes` without `a2a+p2p`, or whose product is not the context size, `a2a+p2p` without it")
 rule(sizes-of-both PLAN REJECTS ${both} ${sizes} 2 3 SAYS "got 2 3, wanted two numbers whose product is --context-parallel-size")
 rule(sizes-of-none PLAN REJECTS ${context} ${sizes} 2 1 SAYS "${sizes}: needs --cp-comm-type a2a\\+p2p")

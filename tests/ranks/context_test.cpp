@@ -1,7 +1,7 @@
 // ranks: 2 4
 // Samples whose rows are divided over ranks give the losses, gradients, weights and checkpoints of
-// one process: GPT-2, LLaMA with grouped queries, and a model with a window and ALiBi, with
-// dropout, under every other kind of parallelism.
+// one process: GPT-2, LLaMA with grouped queries, and models with a window and ALiBi, with sinks,
+// and with the gated delta rule, with dropout, under every other kind of parallelism.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,17 @@ constexpr int kSteps = 6;
 ModelConfig small(const std::string& name) {
   const bool alibi = name == "alibi";
   const bool sinks = name == "sinks";
-  ModelConfig model = preset(alibi ? "gpt2-tiny" : sinks ? "llama-tiny" : name);
+  const bool states = name == "states";
+  ModelConfig model = preset(alibi ? "gpt2-tiny" : sinks || states ? "llama-tiny" : name);
+  if (states) {
+    model.delta = {.attention_every = 2,
+                   .key_heads = 4,
+                   .value_heads = 8,
+                   .key_size = 6,
+                   .value_size = 5,
+                   .width = 3};
+    model.gains_from_one = model.output_gate = true;
+  }
   if (sinks) {
     model.softmax = SoftmaxKind::kLearnable;
     model.window_before = 9;
@@ -183,7 +193,7 @@ TEST_P(ContextParallel, GivesTheGradientsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ContextParallel,
-                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "sinks"));
+                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "sinks", "states"));
 
 // In bf16 rows are rounded in other places than on one process, as under other layouts.
 TEST(ContextParallelHalf, IsNearOneProcess) {
@@ -239,8 +249,41 @@ TEST(ContextParallelCheckpoints, AreThoseOfOneProcess) {
   }
 }
 
-TEST(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
-  const ModelConfig model = small("gpt2-tiny");
+// The bytes of layer `layer` in a step, by the tables of docs/parallelism.md.
+void add_wanted(TrafficCounts& wanted, const ModelConfig& model, const RunLayout& layout,
+                std::int64_t layer) {
+  // Of each head, b s / c elements.
+  const std::int64_t c = layout.mesh[Axis::kContext];
+  const std::int64_t rows = test::kSamples * test::kSequence / c;
+  if (model.has_states(layer)) {
+    // q, k, v, decays, strengths and the output, and their gradients.
+    const DeltaFacts& facts = *model.delta;
+    const std::int64_t width = 2 * facts.key_heads * facts.key_size +
+                               2 * facts.value_heads * facts.value_size + 2 * facts.value_heads;
+    wanted.all_to_all_bytes += rows * 2 * width * (c - 1) / c * 4;
+    return;
+  }
+  // Neighbors, of which u exchange heads, send q, k, v and the output, and their gradients; a ring
+  // of r sends k and v, r - 1 times forward and back, and r times their gradients, of fp32 as the
+  // rest; gathers are of k and v, forward and back, and their sums of gradients.
+  const std::int64_t q = model.heads * model.head_size, k = model.groups * model.head_size;
+  const ContextExchange exchange = layout.context.of_layer(layer);
+  const std::int64_t u = layout.context.heads_of(exchange, static_cast<int>(c));
+  const std::int64_t r = c / u;
+  const bool again = layout.rules.granularity == RecomputeGranularity::kSelective;
+  wanted.all_to_all_bytes += rows * 2 * (2 * q + 2 * k) * (u - 1) / u * 4;
+  if (exchange == ContextExchange::kGather) {
+    wanted.all_gather_bytes += 2 * rows * 2 * k * (c - 1) * 4;
+    wanted.reduce_scatter_bytes += rows * 2 * k * (c - 1) * 4;
+  } else if (r > 1) {
+    wanted.point_to_point_bytes += rows * 2 * k * ((again ? 3 : 2) * (r - 1) + r) * 4;
+  }
+}
+
+class ContextParallelPlan : public testing::TestWithParam<const char*> {};
+
+TEST_P(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
+  const ModelConfig model = small(GetParam());
   for (const RunLayout& layout : layouts_of(model, 0)) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
@@ -266,28 +309,10 @@ TEST(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
     EXPECT_EQ(planned.traffic.reduce_scatter_bytes, sent.reduce_scatter_bytes);
     const auto counted = static_cast<double>(run.arena().counts().peak_total_bytes);
     EXPECT_NEAR(static_cast<double>(planned.memory.peak_total_bytes), counted, 0.05 * counted);
-    const std::int64_t c = layout.mesh[Axis::kContext];
-    if (c != ranks::world().size() || layout.recompute) continue;
-    // Of each head, b s / c elements in a step: neighbors, of which u exchange heads, send q, k, v
-    // and the output, and their gradients; a ring of r sends k and v, r - 1 times forward and back,
-    // and r times their gradients, of fp32 as the rest; gathers are of k and v, forward and back,
-    // and their sums of gradients.
-    const std::int64_t rows = test::kSamples * test::kSequence / c;
-    const std::int64_t q = model.heads * model.head_size, k = model.groups * model.head_size;
-    const bool again = layout.rules.granularity == RecomputeGranularity::kSelective;
+    if (layout.mesh[Axis::kContext] != ranks::world().size() || layout.recompute) continue;
     TrafficCounts wanted;
-    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-      const ContextExchange exchange = layout.context.of_layer(layer);
-      const std::int64_t u = layout.context.heads_of(exchange, static_cast<int>(c));
-      const std::int64_t r = c / u;
-      wanted.all_to_all_bytes += rows * 2 * (2 * q + 2 * k) * (u - 1) / u * 4;
-      if (exchange == ContextExchange::kGather) {
-        wanted.all_gather_bytes += 2 * rows * 2 * k * (c - 1) * 4;
-        wanted.reduce_scatter_bytes += rows * 2 * k * (c - 1) * 4;
-      } else if (r > 1) {
-        wanted.point_to_point_bytes += rows * 2 * k * ((again ? 3 : 2) * (r - 1) + r) * 4;
-      }
-    }
+    for (std::int64_t layer = 0; layer < model.layers; ++layer)
+      add_wanted(wanted, model, layout, layer);
     EXPECT_EQ(sent.all_to_all_bytes, wanted.all_to_all_bytes);
     EXPECT_EQ(sent.point_to_point_bytes, wanted.point_to_point_bytes);
     if (layout.zero > 0) continue;  // other gathers and sums, of weights and their gradients
@@ -295,6 +320,8 @@ TEST(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
     EXPECT_EQ(sent.reduce_scatter_bytes, wanted.reduce_scatter_bytes);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, ContextParallelPlan, testing::Values("gpt2-tiny", "states"));
 
 // A step gets the same addresses as the one before, whatever the pace of the ranks.
 TEST(ContextParallelMemory, OfStep3IsAtTheAddressesOfStep6) {

@@ -24,8 +24,20 @@ struct RowLayout {
   double noise = 0;
 };
 
-double loss_of(World& in, const RowLayout& layout, RowForm form) {
-  const ModelConfig model = preset("llama-tiny");
+// With layers that have states, whose documents begin with none.
+ModelConfig with_states() {
+  ModelConfig model = preset("llama-tiny");
+  model.delta = {.attention_every = 2,
+                 .key_heads = 4,
+                 .value_heads = 8,
+                 .key_size = 6,
+                 .value_size = 5,
+                 .width = 3};
+  return model;
+}
+
+double loss_of(World& in, const RowLayout& layout, RowForm form,
+               const ModelConfig& model = preset("llama-tiny")) {
   test::TrainingRun run(in,
                         {.name = "rows",
                          .mesh = layout.sizes,
@@ -70,6 +82,18 @@ TEST(Packing, LossIsThatOfPaddedSamplesOnOneRankForEveryLayout) {
     for (const RowForm form : {RowForm::kPadded, RowForm::kPacked, RowForm::kVariable})
       EXPECT_NEAR(loss_of(world(), layout, form), wanted, 1e-6 * wanted)
           << layout.name << ", form " << static_cast<int>(form);
+  }
+}
+
+TEST(Packing, LossOfModelsWithStatesIsThatOfPaddedSamplesOnOneRank) {
+  const ModelConfig model = with_states();
+  const auto alone = make_single_world(device());
+  const double wanted = loss_of(*alone, {"alone", mesh(1, 1, 1)}, RowForm::kPadded, model);
+  for (const RowLayout& layout : row_layouts()) {
+    for (const RowForm form : {RowForm::kPadded, RowForm::kPacked, RowForm::kVariable}) {
+      EXPECT_NEAR(loss_of(world(), layout, form, model), wanted, 1e-6 * wanted)
+          << layout.name << ", form " << static_cast<int>(form);
+    }
   }
 }
 
