@@ -243,12 +243,12 @@ std::string search_layouts(const PretrainOptions& options, const SearchRequest& 
         search.try_mesh(options, tensor, pipeline, context);
     }
   }
-  if (has_rings(options.parallel)) search.try_exchanges();
   const PipelineOptions& given = options.parallel.schedule;
   const bool is_free = given.schedule == PipelineOrder::kOneForwardOneBackward &&
                        !given.fold_mode && !given.chunks && !given.layers_of_chunk &&
                        given.optimizing_flag() == nullptr;
   if (is_free) search.try_schedules();
+  if (has_rings(options.parallel)) search.try_exchanges();
   const std::vector<Candidate>& found = search.found();
   if (found.empty() && search.least_bytes()) {
     throw Error(Fault::kMemory,
