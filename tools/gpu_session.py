@@ -69,6 +69,7 @@ LAYOUTS = {
     "zero_3": (LLAMA, "--zero-stage 3"),
     "context": (LLAMA, "--context-parallel-size 2"),
     "context_heads": (LLAMA, "--context-parallel-size 2 --cp-comm-type a2a"),
+    "context_gathered": (LLAMA, "--context-parallel-size 2 --cp-comm-type allgather"),
     "muon_zero_3": (LLAMA, "--optimizer muon --zero-stage 3"),
     "zb_h1": (LLAMA, "--pipeline-model-parallel-size 2 --pipeline-schedule zb-h1"),
 }

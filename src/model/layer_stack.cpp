@@ -24,7 +24,9 @@ LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const
       first_block_(of.blocks_before) {
   for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
     Shard shard = of.shard;
-    shard.float8 = of.layout.options.float8.of_layer(of.stack.facts_of(layer), of.config.layers);
+    const std::int64_t facts = of.stack.facts_of(layer);
+    shard.float8 = of.layout.options.float8.of_layer(facts, of.config.layers);
+    shard.context = of.layout.context_group(facts);
     blocks_.emplace_back(parameters, shard, of.config, Block::Place{of.stack, layer}, adapters);
   }
 }

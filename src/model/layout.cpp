@@ -67,9 +67,31 @@ std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
   return (vocabulary + multiple - 1) / multiple * multiple;
 }
 
+ContextGroup ModelLayout::context_group(ContextExchange exchange) const {
+  Communicator& all = mesh->group(Axis::kContext);
+  ContextGroup group{.group = &all, .gathers = exchange == ContextExchange::kGather};
+  const int c = all.size();
+  const int heads = options.context.heads_of(exchange, c);
+  const int runs = c / heads;
+  if (heads == c) {
+    group.heads = &all;
+  } else if (heads == 1) {
+    group.keys = &all;
+  } else {
+    group.heads = &mesh->part_of_group(axes(Axis::kContext), {runs}, "heads");
+    group.keys = &mesh->part_of_group(axes(Axis::kContext), {runs, /*across=*/true}, "keys");
+  }
+  return group;
+}
+
 void ModelLayout::check_context(const ModelConfig& config) const {
-  const int c = mesh->size(Axis::kContext);
-  if (c == 1) return;
+  if (const auto types = std::ssize(options.context.exchanges);
+      types != 1 && types != config.layers) {
+    throw Error(Fault::kUsage,
+                "layout: --cp-comm-type: got {} types, wanted 1, or {}, one for each layer", types,
+                config.layers);
+  }
+  if (mesh->size(Axis::kContext) == 1) return;
   if (config.encoder || config.encoder_decoder) {
     throw Error(Fault::kUsage,
                 "layout: --context-parallel-size divides the rows of decoders, and the model is an "
@@ -85,17 +107,38 @@ void ModelLayout::check_context(const ModelConfig& config) const {
   };
   refuse(config.prefix, "--sparse-mode 5 or 6");
   refuse(config.alibi_table(), "--alibi-fusion-attn-type 3");
-  refuse(config.delta.has_value(), "--linear-attention-freq, whose layers read rows in order");
-  if (options.context_exchange != ContextExchange::kHeads) return;
+  for (const ContextExchange exchange : {ContextExchange::kHeads, ContextExchange::kHeadsAndRing})
+    check_context_heads(config, exchange);
+  const int t = mesh->size(Axis::kTensor), c = mesh->size(Axis::kContext);
+  if (!config.delta || config.delta->key_heads / t % c == 0) return;
+  throw Error(Fault::kUsage,
+              "layout: {} heads of keys of the gated delta rule cannot be split over tensor {} x "
+              "context {} ranks; change --linear-num-key-heads or --context-parallel-size",
+              config.delta->key_heads, t, c);
+}
+
+std::vector<ContextExchange> ModelLayout::context_exchanges(const ModelConfig& config) const {
+  std::vector<ContextExchange> exchanges;
+  for (const ContextExchange one : all_context_exchanges()) {
+    const bool of_states = config.delta && one == ContextExchange::kHeads;
+    if (options.context.has(one) || of_states) exchanges.push_back(one);
+  }
+  return exchanges;
+}
+
+void ModelLayout::check_context_heads(const ModelConfig& config, ContextExchange exchange) const {
+  if (!options.context.has(exchange)) return;
   const int t = mesh->size(Axis::kTensor);
+  const int ranks = options.context.heads_of(exchange, mesh->size(Axis::kContext));
+  const bool all = exchange == ContextExchange::kHeads;
   for (const auto& [value, what] :
        {std::pair{config.heads, "attention heads"}, {config.groups, "query groups"}}) {
-    if (value / t % c == 0) continue;
-    throw Error(
-        Fault::kUsage,
-        "layout: --cp-comm-type a2a: {} {} cannot be split over tensor {} x context {} ranks; "
-        "change --context-parallel-size, or use --cp-comm-type p2p",
-        value, what, t, c);
+    if (value / t % ranks == 0) continue;
+    throw Error(Fault::kUsage,
+                "layout: --cp-comm-type {}: {} {} cannot be split over tensor {} x context {} "
+                "ranks; change {}, or use --cp-comm-type p2p",
+                all ? "a2a" : "a2a+p2p", value, what, t, ranks,
+                all ? "--context-parallel-size" : "--hierarchical-context-parallel-sizes");
   }
 }
 

@@ -36,7 +36,7 @@ struct LayoutOptions {
   // The first stage of the decoder of a model with an encoder, whose stages are those before it; 0:
   // the model is one chunk. Then layers_of_chunks has the layers of the encoder first.
   int split_stage = 0;
-  ContextExchange context_exchange = ContextExchange::kRing;
+  ContextForms context;
 };
 
 // Layers [begin, end) of the whole model.
@@ -80,17 +80,23 @@ struct ModelLayout {
   LayerDivision division(const ModelConfig& config, int chunks) const {
     return LayerDivision::of(config, options, chunks);
   }
-  ContextGroup context_group() const {
-    return {&mesh->group(Axis::kContext), options.context_exchange};
+  // Of a layer of the model. Collective on first use, as Mesh::group().
+  ContextGroup context_group(std::int64_t layer) const {
+    if (mesh->size(Axis::kContext) == 1) return {.group = &mesh->group(Axis::kContext)};
+    return context_group(options.context.of_layer(layer));
   }
+  ContextGroup context_group(ContextExchange exchange) const;
+  // Those of the layers; the gated delta rule has kHeads.
+  std::vector<ContextExchange> context_exchanges(const ModelConfig& config) const;
   // Throws Error(kUsage) that names the flag if heads, groups or the MLP's width are not divisible
-  // by the tensor size, heads or groups not by the context size under kHeads, experts not by the
+  // by the tensor size, heads or groups not by the ranks that exchange heads, experts not by the
   // expert size, or if there are fewer layers than chunks (of an encoder with a decoder, in one of
   // both).
   void check(const ModelConfig& config, int chunks) const;
 
  private:
   void check_context(const ModelConfig& config) const;
+  void check_context_heads(const ModelConfig& config, ContextExchange exchange) const;
   void check_experts(const ModelConfig& config) const;
   void check_layers(const ModelConfig& config, int chunks) const;
 };

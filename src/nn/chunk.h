@@ -3,13 +3,15 @@
 // that the input asks for. A boundary is a list of tensors.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "ops/context/ring_attention.h"
+#include "ops/context/context_attention.h"
+#include "ops/context/context_group.h"
 #include "ops/head_loss.h"
 #include "ops/parameter.h"
 #include "ops/tape.h"
@@ -72,7 +74,8 @@ struct ModelInput {
   std::int64_t sequence = 0;  // s; under context parallelism this rank's rows of a sample
   Tensor tokens;              // int32 [b*s]
   Tensor positions;           // int32 [b*s], for learned and rotary embeddings
-  Tensor segments;            // int32 [b, s] or empty: packed documents, always of whole samples
+  Tensor segments;            // int32 [b, s] or empty: packed documents. Not under context
+                              // parallelism
   // fp32 [b*s] or empty: the bound of the noise on the embedding of each row, in training passes of
   // decoders (session/embedding_noise.h).
   Tensor noise;
@@ -94,8 +97,9 @@ struct ModelInput {
   // or empty. Only decoders read them.
   Tensor query_positions;
   Tensor key_positions;
-  Tensor query_reach;       // AttentionPlaces::query_reach, or empty; only decoders read it
-  StretchPlaces stretches;  // of ring attention; else empty
+  Tensor query_reach;  // AttentionPlaces::query_reach, or empty; only decoders read it
+  // Of rows that are divided over context ranks, by ContextExchange; those of others are empty.
+  std::array<ContextPlaces, kContextExchanges> of_ranks;
   EncoderInput encoder;
   SourceInput source;
   std::vector<AdapterRows> adapter_rows;  // Context::adapter_rows; only decoders read them

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/context/heads_exchange.h"
 #include "ops/split.h"
 
 namespace piton {
@@ -17,9 +18,18 @@ Initialization filter_weights(std::int64_t width) {
 constexpr Initialization kRates{
     .kind = Initialization::Kind::kLogUniform, .bound = 16, .lowest = 0.01};
 
-Parameter* added(ParameterList& parameters, Parameter parameter) {
-  parameter.contributions = 1;
+Parameter* added(ParameterList& parameters, Parameter parameter, int contributions = 1) {
+  parameter.contributions = contributions;
   return &parameters.add(std::move(parameter));
+}
+
+// Rows [n, heads * d] as [n, heads, d].
+Value per_head(const Value& rows, std::int64_t d) { return {rows.tensor.split_dim(1, d), rows.id}; }
+
+// The segment of each row, [n], or empty.
+Tensor row_segments(const AttentionPlaces& places) {
+  const Tensor& segments = places.query_segments;
+  return segments.defined() ? segments.reshape(Shape{segments.elements()}) : segments;
 }
 
 }  // namespace
@@ -48,7 +58,8 @@ DeltaAttention::DeltaAttention(ParameterList& parameters, const Shard& shard,
                                  {name + ".value_filter", shape.value_heads * shape.value_size}},
                                 shape.width, filter_weights(shape.width));
         filters.is_table = true;
-        return added(parameters, std::move(filters));
+        // Channels of q, k and v that are exchanged are convolved one after another.
+        return added(parameters, std::move(filters), shard.context.size() == 1 ? 1 : 3);
       }()),
       rates_(
           added(parameters, row_split_parameter(shard, name + ".rate",
@@ -68,35 +79,83 @@ DeltaAttention::DeltaAttention(ParameterList& parameters, const Shard& shard,
                .initialization = initialization.output,
                .adapters = shape.adapters}) {}
 
+DeltaAttention::Mixed DeltaAttention::mixed(Context& context, const Value& projected,
+                                            const AttentionInput& input) const {
+  const std::int64_t keys = shape_.key_heads / shard_.size() * shape_.key_size;
+  const std::int64_t heads = shape_.value_heads / shard_.size();
+  const std::int64_t values = heads * shape_.value_size;
+  const std::vector<Value> parts =
+      split_columns(context, projected, {2 * keys + values, values, heads, heads});
+  RecurrentRows rows{.samples = input.batch, .segments = {}, .cache = input.states};
+  if (!rows.cache.given()) rows.segments = row_segments(input.places);
+  const std::vector<Value> mixed =
+      split_columns(context, convolved(context, parts[0], {*filters_}, rows), {keys, keys, values});
+  return {.out = delta_rule(context,
+                            {.q = per_head(mixed[0], shape_.key_size),
+                             .k = per_head(mixed[1], shape_.key_size),
+                             .v = per_head(mixed[2], shape_.value_size),
+                             .decay = parts[3],
+                             .strength = parts[2]},
+                            {*rates_}, {*biases_}, rows),
+          .gate = parts[1]};
+}
+
+DeltaAttention::Mixed DeltaAttention::mixed_over_ranks(Context& context, const Value& projected,
+                                                       const AttentionInput& input) const {
+  Communicator& ranks = *shard_.context.group;
+  const std::int64_t n = projected.tensor.dim(0);
+  const std::int64_t keys = shape_.key_heads / shard_.size() * shape_.key_size;
+  const std::int64_t heads = shape_.value_heads / shard_.size();
+  const std::int64_t values = heads * shape_.value_size;
+  const std::vector<Value> parts =
+      split_columns(context, projected, {keys, keys, values, values, heads, heads});
+  const auto of_samples = [&](const Value& part, std::int64_t d) {
+    return Value{part.tensor.split_dim(1, d).split_dim(0, n / input.batch), part.id};
+  };
+  const std::vector<Value> whole = whole_sequences(
+      context,
+      {of_samples(parts[0], shape_.key_size), of_samples(parts[1], shape_.key_size),
+       of_samples(parts[2], shape_.value_size), of_samples(parts[4], 1), of_samples(parts[5], 1)},
+      ranks);
+  const std::int64_t all_rows = n * ranks.size();
+  const RecurrentRows rows{
+      .samples = input.batch, .segments = row_segments(input.of_ranks.rows), .cache = {}};
+  const auto of_rows = [&](const Value& part) {  // [b, s, H, d] -> [b*s, H * d]
+    return Value{part.tensor.reshape(Shape{all_rows, part.tensor.elements() / all_rows}), part.id};
+  };
+  // `first`: of the channels of this part of the projection, on all context ranks.
+  const auto filtered = [&](const Value& part, std::int64_t first) {
+    const Value x = of_rows(part);
+    const std::int64_t own = first + ranks.rank() * x.tensor.dim(1);
+    return per_head(convolved(context, x, {*filters_, own}, rows), part.tensor.dim(3));
+  };
+  const std::int64_t own_heads = heads / ranks.size();
+  const std::int64_t first_head = ranks.rank() * own_heads;
+  const Value q = filtered(whole[0], 0), k = filtered(whole[1], keys);
+  const Value v = filtered(whole[2], 2 * keys);
+  const Value out = delta_rule(
+      context, {.q = q, .k = k, .v = v, .decay = of_rows(whole[4]), .strength = of_rows(whole[3])},
+      {*rates_, first_head}, {*biases_, first_head}, rows);
+  const Value own = own_rows(
+      context,
+      {out.tensor.reshape({input.batch, all_rows / input.batch, own_heads, shape_.value_size}),
+       out.id},
+      ranks);
+  return {.out = {own.tensor.reshape(Shape{n, heads, shape_.value_size}), own.id},
+          .gate = parts[3]};
+}
+
 Value DeltaAttention::forward(Context& context, const Value& x, const Value& residual,
                               const AttentionInput& input) const {
-  const std::int64_t ranks = shard_.size();
-  const std::int64_t keys = shape_.key_heads / ranks * shape_.key_size;
-  const std::int64_t values = shape_.value_heads / ranks * shape_.value_size;
-  const std::int64_t heads = shape_.value_heads / ranks;
-  const std::vector<Value> parts =
-      split_columns(context, input_.forward(context, x), {2 * keys + values, values, heads, heads});
-  RecurrentRows rows{.samples = input.batch, .segments = {}, .cache = input.states};
-  const Tensor& segments = input.places.query_segments;
-  if (segments.defined() && !rows.cache.given())
-    rows.segments = segments.reshape(Shape{segments.elements()});
-  const std::vector<Value> mixed =
-      split_columns(context, convolved(context, parts[0], *filters_, rows), {keys, keys, values});
-  const auto per_head = [](const Value& all, std::int64_t d) {
-    return Value{all.tensor.split_dim(1, d), all.id};
-  };
-  const Value out = delta_rule(context,
-                               {.q = per_head(mixed[0], shape_.key_size),
-                                .k = per_head(mixed[1], shape_.key_size),
-                                .v = per_head(mixed[2], shape_.value_size),
-                                .decay = parts[3],
-                                .strength = parts[2]},
-                               *rates_, *biases_, rows);
-  const std::int64_t n = out.tensor.dim(0);
+  const Value projected = input_.forward(context, x);
+  const auto [out, gate] = shard_.context.size() == 1 ? mixed(context, projected, input)
+                                                      : mixed_over_ranks(context, projected, input);
+  const Shape shape = out.tensor.shape();
   const Value normed =
-      norm_.forward(context, {out.tensor.reshape(Shape{n * heads, shape_.value_size}), out.id});
-  const Value y = gated(context, {normed.tensor.reshape(Shape{n, values}), normed.id}, parts[1],
-                        ActivationKind::kSilu);
+      norm_.forward(context, {out.tensor.reshape(Shape{shape[0] * shape[1], shape[2]}), out.id});
+  const Value y =
+      gated(context, {normed.tensor.reshape(Shape{shape[0], shape[1] * shape[2]}), normed.id}, gate,
+            ActivationKind::kSilu);
   return output_.forward(context, y, &residual,
                          {shape_.hidden_dropout, site_key(context.seed, output_site_),
                           shard_.residual_rows(context.rows, residual.tensor.dim(0))});

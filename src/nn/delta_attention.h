@@ -6,7 +6,9 @@
 //   y       = norm(delta_rule(q, k, v, a, s)) SiLU(g)      the norm is of each head
 //   result  = y W_out
 //
-// Each tensor rank has 1 / t of the heads.
+// Each tensor rank has 1 / t of the heads. Context ranks divide these for the convolution and the
+// rule, which read rows in order: an all-to-all gives each whole samples of some heads, and another
+// one gives the results back. Its c ranks divide hk / t.
 #pragma once
 
 #include <string>
@@ -42,6 +44,15 @@ class DeltaAttention {
                 const AttentionInput& input) const;
 
  private:
+  struct Mixed {
+    Value out;   // [n, hv/t, dv]
+    Value gate;  // [n, hv/t * dv]
+  };
+  // Of rows [n, columns] of the projection.
+  Mixed mixed(Context& context, const Value& projected, const AttentionInput& input) const;
+  Mixed mixed_over_ranks(Context& context, const Value& projected,
+                         const AttentionInput& input) const;
+
   Shard shard_;
   DeltaShape shape_;
   std::string output_site_;

@@ -1,10 +1,14 @@
 #include "parallel/parallel_options.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/options/byte_size.h"
 #include "base/options/option_range.h"
+#include "comm/sequence_stretches.h"
 
 namespace piton {
 namespace {
@@ -245,6 +249,7 @@ MeshSizes ParallelOptions::check(int world_size) const {
   MeshSizes sizes = mesh_of(world_size, {tensor, pipeline, context});
   divide_experts(sizes);
   check_instances(sizes);
+  static_cast<void>(context_forms());
   return sizes;
 }
 
@@ -264,11 +269,47 @@ void ParallelOptions::check_instances(const MeshSizes& sizes) const {
               context > 1 ? " (with those of the context)" : "");
 }
 
+ContextForms ParallelOptions::context_forms() const {
+  ContextForms forms;
+  forms.exchanges.clear();
+  for (const std::string& type : context_exchanges) {
+    forms.exchanges.push_back(type == "p2p"       ? ContextExchange::kRing
+                              : type == "a2a"     ? ContextExchange::kHeads
+                              : type == "a2a+p2p" ? ContextExchange::kHeadsAndRing
+                                                  : ContextExchange::kGather);
+  }
+  const bool both = forms.has(ContextExchange::kHeadsAndRing);
+  const std::vector<int>& sizes = hierarchical_context;
+  const char* const flag = "hierarchical-context-parallel-sizes";
+  needs(!sizes.empty(), flag, both, "--cp-comm-type a2a+p2p, whose ranks it divides");
+  needs(both, "cp-comm-type a2a+p2p", !sizes.empty(),
+        "--hierarchical-context-parallel-sizes, the ranks that exchange heads and those of a ring");
+  if (!both) return forms;
+  for (const int size : sizes) expect_positive(flag, size);
+  const bool fits = sizes.size() == 1   ? context % sizes[0] == 0
+                    : sizes.size() == 2 ? std::int64_t{sizes[0]} * sizes[1] == context
+                                        : false;
+  if (!fits) {
+    throw Error(Fault::kUsage,
+                "parallel: --{}: got {}, wanted two numbers whose product is "
+                "--context-parallel-size, which is {}",
+                flag, fmt::join(sizes, " "), context);
+  }
+  forms.heads = sizes[0];
+  return forms;
+}
+
 std::int64_t ParallelOptions::sequence_multiple(bool dropout) const {
   if (context == 1) return 1;
-  // Masks of attention are drawn for four keys at a time (kernels/attention.h).
-  const bool fours = dropout && context_exchange == ContextExchange::kRing;
-  return SequenceStretches{0, context}.count() * std::int64_t{fours ? 4 : 1};
+  const ContextForms forms = context_forms();
+  std::int64_t multiple = SequenceStretches{0, context}.count();
+  for (const ContextExchange exchange : {ContextExchange::kRing, ContextExchange::kHeadsAndRing}) {
+    const int ring = context / forms.heads_of(exchange, context);
+    // Masks of attention are drawn for four keys at a time (kernels/attention.h).
+    if (dropout && ring > 1 && forms.has(exchange))
+      multiple = std::lcm(multiple, std::int64_t{4} * SequenceStretches{0, ring}.count());
+  }
+  return multiple;
 }
 
 void ParallelOptions::check_sequence(std::int64_t sequence, bool dropout) const {
@@ -279,8 +320,8 @@ void ParallelOptions::check_sequence(std::int64_t sequence, bool dropout) const 
               "--seq-length: got {}, wanted a multiple of {}: --context-parallel-size {} cuts "
               "samples into {} stretches{}",
               sequence, multiple, context, 2 * context,
-              fours ? ", of 4 tokens each or a multiple with --attention-dropout and "
-                      "--cp-comm-type p2p"
+              fours ? ", and with --attention-dropout those of a ring of --cp-comm-type p2p or "
+                      "a2a+p2p have 4 tokens each or a multiple"
                     : "");
 }
 

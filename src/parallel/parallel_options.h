@@ -27,7 +27,8 @@ inline constexpr std::int64_t kMostRanks = 1 << 20;
 struct ParallelOptions {
   int tensor = 1;
   int context = 1;
-  ContextExchange context_exchange = ContextExchange::kRing;
+  std::vector<std::string> context_exchanges{"p2p"};
+  std::vector<int> hierarchical_context;  // ranks that exchange heads, ranks of a ring
   int expert = 1;
   int pipeline = 1;
   LinearOptions linears;
@@ -52,6 +53,10 @@ struct ParallelOptions {
   // (LayerDivision::most_of_stages); with several chunks a stage, numbers of layers are of each
   // chunk. None under kAuto. Throws Error(kUsage) naming the flag.
   RecomputeRules recompute_rules(const std::vector<std::int64_t>& layers_of_stages) const;
+
+  // How attention sees the rows of other context ranks. Throws Error(kUsage) naming the flag if the
+  // context size is not the product of the sizes of a2a+p2p.
+  ContextForms context_forms() const;
 
   // What the lengths of samples must be a multiple of, so that they can be divided over the context
   // ranks. `dropout`: of attention.
@@ -90,11 +95,19 @@ struct ParallelOptions {
              "number of ranks that the tokens of each sample are divided over"},
       context);
     v(Option{"cp-comm-type",
-             "how attention sees the tokens of other context ranks: p2p: keys and values travel "
-             "around the ranks (ring attention); a2a: each rank gets whole samples of some heads "
-             "(Ulysses)"},
-      Choice<ContextExchange>(context_exchange,
-                              {{"p2p", ContextExchange::kRing}, {"a2a", ContextExchange::kHeads}}));
+             "how attention sees the tokens of other context ranks, in all layers or, with a type "
+             "for each, in each: p2p: keys and values travel around the ranks (ring attention); "
+             "a2a: each rank gets whole samples of some heads (Ulysses); a2a+p2p: neighbors "
+             "exchange heads, and rings go over the others "
+             "(--hierarchical-context-parallel-sizes); allgather (all_gather): each rank gets the "
+             "keys and values of all",
+             {.choices = {"p2p", "a2a", "a2a+p2p", "allgather", "all_gather"}}},
+      context_exchanges);
+    v(Option{"hierarchical-context-parallel-sizes",
+             "of --cp-comm-type a2a+p2p: how many neighboring ranks exchange heads, and how many "
+             "a ring has; their product is --context-parallel-size, from which the second follows "
+             "if it is left out"},
+      hierarchical_context);
     v(Option{"expert-model-parallel-size",
              "number of ranks that the experts of each layer are divided over; they are "
              "data-parallel "

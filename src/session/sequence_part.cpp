@@ -26,6 +26,12 @@ std::vector<float> rows_of_part(const std::vector<float>& rows, const MicroBatch
   return rows.empty() ? rows : own_rows(rows, batch, stretches);
 }
 
+std::vector<std::int32_t> rows_of_part(const std::vector<std::int32_t>& rows,
+                                       const MicroBatch& batch,
+                                       const SequenceStretches& stretches) {
+  return rows.empty() ? rows : own_rows(rows, batch, stretches);
+}
+
 MicroBatch part_of_sequence(const MicroBatch& batch, const SequenceStretches& stretches) {
   PITON_ASSERT(batch.sequence % stretches.count() == 0, "{} rows in {} stretches", batch.sequence,
                stretches.count());

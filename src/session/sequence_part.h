@@ -14,6 +14,8 @@ MicroBatch part_of_sequence(const MicroBatch& batch, const SequenceStretches& st
 // The same of numbers of rows, [b*s] or empty.
 std::vector<float> rows_of_part(const std::vector<float>& rows, const MicroBatch& batch,
                                 const SequenceStretches& stretches);
+std::vector<std::int32_t> rows_of_part(const std::vector<std::int32_t>& rows,
+                                       const MicroBatch& batch, const SequenceStretches& stretches);
 
 // The place of each row in its sample, [b*s].
 std::vector<std::int32_t> positions_of_rows(const MicroBatch& batch);

@@ -58,7 +58,10 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& give
   for (const AxisSet set : {axes(Axis::kTensor), axes(Axis::kExpert), axes(Axis::kPipeline),
                             kSampleAxes, kLossAxes, kAllAxes})
     mesh.group(set);
-  if (mesh.size(Axis::kContext) > 1) connect_members(layout_.context_group());
+  if (mesh.size(Axis::kContext) > 1) {
+    for (const ContextExchange exchange : layout_.context_exchanges(settings.model))
+      connect_members(layout_.context_group(exchange));
+  }
   share_rows();
 
   consumed_samples_ = machine.arena.allocate(DType::kI64, {1}, MemoryKind::kWorkspace);

@@ -233,7 +233,8 @@ class Session {
   Tensor put_scale(double factor);  // of a loss
   RecordedStep* recorded_step(const std::vector<MicroBatch>& batches);
   void update();
-  StretchPlaces upload_stretches(const MicroBatch& whole, int stretches);
+  // Where the rows of a sample are that layers with this exchange attend to.
+  ContextPlaces upload_places(const MicroBatch& whole, ContextExchange exchange);
   static constexpr std::int64_t kNamedSums = 16;  // more than there are names (nn/chunk.h)
   // The passes of a step that are enqueued, and whose sums nobody has read yet.
   struct EnqueuedPasses {

@@ -44,18 +44,39 @@ ModelInput Session::upload(const MicroBatch& whole, const Tensor& scale) {
   const std::int64_t rows = stretches.rows(whole.sequence);
   input.rows.first_shift = stretches.first() * rows;
   input.rows.second_shift = (stretches.second() - 1) * rows;
-  if (settings_.layout.context_exchange == ContextExchange::kRing)
-    input.stretches = upload_stretches(whole, stretches.count());
+  for (const ContextExchange exchange : layout_.context_exchanges(settings_.model))
+    input.of_ranks[static_cast<std::size_t>(exchange)] = upload_places(whole, exchange);
   return input;
 }
 
-StretchPlaces Session::upload_stretches(const MicroBatch& whole, int stretches) {
-  const auto put = [&](const std::vector<std::int32_t>& values) {
-    return put_input(DType::kI32, {stretches, whole.samples, whole.sequence / stretches},
-                     values.data());
+ContextPlaces Session::upload_places(const MicroBatch& whole, ContextExchange exchange) {
+  const ContextGroup group = layout_.context_group(exchange);
+  const bool documents = !whole.segments.empty();
+  const auto put = [&](const Shape& shape, const std::vector<std::int32_t>& values) {
+    return put_input(DType::kI32, shape, values.data());
   };
-  StretchPlaces places{.positions = put(by_stretch(positions_of_rows(whole), whole, stretches))};
-  if (!whole.segments.empty()) places.segments = put(by_stretch(whole.segments, whole, stretches));
+  ContextPlaces places;
+  if (group.keys != nullptr && !group.gathers) {
+    const int stretches = SequenceStretches{0, group.keys->size()}.count();
+    const auto by_stretches = [&](const std::vector<std::int32_t>& rows) {
+      return put({stretches, whole.samples, whole.sequence / stretches},
+                 by_stretch(rows, whole, stretches));
+    };
+    places.stretches.positions = by_stretches(positions_of_rows(whole));
+    if (documents) places.stretches.segments = by_stretches(whole.segments);
+    return places;
+  }
+  if (documents) {
+    places.rows.key_segments = put({whole.samples, whole.sequence}, whole.segments);
+    places.rows.query_segments = places.rows.key_segments;
+  }
+  if (!group.gathers) return places;
+  const SequenceStretches own{group.keys->rank(), group.keys->size()};
+  const auto of_own = [&](const std::vector<std::int32_t>& rows) {
+    return put({whole.samples, 2 * own.rows(whole.sequence)}, rows_of_part(rows, whole, own));
+  };
+  places.rows.query_positions = of_own(positions_of_rows(whole));
+  if (documents) places.rows.query_segments = of_own(whole.segments);
   return places;
 }
 
@@ -79,12 +100,8 @@ ModelInput Session::upload_rows(const MicroBatch& batch, const Tensor& scale) {
     input.loss.sets =
         put(DType::kU8, {batch.samples, std::ssize(sets) / batch.samples}, sets.data());
   }
-  const bool ring = settings_.layout.context_exchange == ContextExchange::kRing &&
-                    mesh_->size(Axis::kContext) > 1;  // has them by stretch
-  if (!batch.segments.empty() && !ring) {
-    const std::int64_t whole = batch.sequence * mesh_->size(Axis::kContext);
-    input.segments = put(DType::kI32, {batch.samples, whole}, batch.segments.data());
-  }
+  if (!batch.segments.empty() && mesh_->size(Axis::kContext) == 1)
+    input.segments = put(DType::kI32, {batch.samples, batch.sequence}, batch.segments.data());
   if (settings_.model.prefix) {
     const std::vector<std::int32_t> reach = prompt_reach(batch);
     input.query_reach = put(DType::kI32, {batch.samples, batch.sequence}, reach.data());

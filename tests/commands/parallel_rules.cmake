@@ -109,17 +109,36 @@ row("`--fused-linears` with tensor ranks on several hosts, on a GPU, or more tha
 rule(fused PLAN REJECTS --fused-linears --tensor-model-parallel-size 32 --num-attention-heads 32 --hidden-size 64
      SAYS "--fused-linears: 32 tensor ranks, wanted at most 21")
 
-row("`--seq-length` that is no multiple of 2c, under `p2p` with dropout of attention, of 8c")
+row("`--seq-length` that is no multiple of 2c, with dropout of attention and a ring of r ranks, of 8r")
 set(context --context-parallel-size 2)
 rule(stretches PLAN ACCEPTS ${context} --seq-length 12 --attention-dropout 0
      REJECTS ${context} --seq-length 14 --attention-dropout 0 SAYS "--seq-length: got 14, wanted a multiple of 4")
 rule(masks PLAN REJECTS ${context} --seq-length 12 --attention-dropout 0.1
      SAYS "--seq-length: got 12, wanted a multiple of 16")
 
-row("`--cp-comm-type a2a` with heads of queries or keys on a tensor rank that c does not divide")
+row("`--cp-comm-type a2a` with heads of queries or keys on a tensor rank that c does not divide, `a2a+p2p`: the ranks that exchange heads")
 rule(heads-of-context PLAN ACCEPTS ${context} --cp-comm-type a2a
      REJECTS ${context} --cp-comm-type a2a --tensor-model-parallel-size 4
      SAYS "--cp-comm-type a2a: 4 attention heads cannot be split over tensor 4 x context 2 ranks")
+set(both --context-parallel-size 4 --cp-comm-type a2a+p2p)
+set(sizes --hierarchical-context-parallel-sizes)
+rule(heads-of-both PLAN ACCEPTS ${both} ${sizes} 2 2 REJECTS ${both} ${sizes} 2 2 --tensor-model-parallel-size 4
+     SAYS "--cp-comm-type a2a\\+p2p: 4 attention heads cannot be split over tensor 4 x context 2 ranks")
+
+row("heads of keys of the gated delta rule on a tensor rank that c does not divide")
+set(states --swiglu --normalization RMSNorm --disable-bias-linear --linear-attention-freq 2 --linear-num-value-heads 4
+    --linear-key-head-dim 8 --linear-value-head-dim 8 --linear-conv-kernel-dim 4 --linear-num-key-heads)
+rule(heads-of-states PLAN ACCEPTS ${context} ${states} 2 REJECTS ${context} ${states} 1
+     SAYS "1 heads of keys of the gated delta rule cannot be split over tensor 1 x context 2 ranks")
+
+row("`--hierarchical-context-parallel-sizes` without `a2a+p2p`, or whose product is not the context size, `a2a+p2p` without it")
+rule(sizes-of-both PLAN REJECTS ${both} ${sizes} 2 3 SAYS "got 2 3, wanted two numbers whose product is --context-parallel-size")
+rule(sizes-of-none PLAN REJECTS ${context} ${sizes} 2 1 SAYS "${sizes}: needs --cp-comm-type a2a\\+p2p")
+rule(both-without-sizes PLAN REJECTS ${both} SAYS "a2a\\+p2p: needs ${sizes}")
+
+row("`--cp-comm-type` with several types that are not one for each layer")
+rule(types-of-layers PLAN ACCEPTS ${context} --cp-comm-type p2p allgather --num-layers 2
+     REJECTS ${context} --cp-comm-type p2p allgather --num-layers 3 SAYS "got 2 types, wanted 1, or 3, one for each layer")
 
 row("`--context-parallel-size` with BERT, or with `--stage` of preferences")
 rule(context-of-encoders PLAN REJECTS ${context} --model-family bert

@@ -49,7 +49,11 @@ expect(RUN ${few} --world-size 2 CODE 0 OUT "\n1x1x2 +1 +- +3 " "\n1x2x1 +1 +zb-
 # A sample of which a rank has no room for more than a part.
 expect(RUN plan --model llama-tiny --bf16 --seq-length 65536 --max-position-embeddings 65536 --world-size 4 --global-batch-size 4
        --device-memory 200MB --search --device-tflops 100 --device-bandwidth 1000 --link-bandwidth 100 --ranks-per-host 4 CODE 0
-       OUT "\n[124]x1x[124] +[24] +- " " --context-parallel-size [24]")
+       OUT "\n[124]x1x[124] +[24] +- " "\n[124]x1x[124] +4 2x2 +- " " --context-parallel-size [24]")
+expect(RUN ${few} --world-size 4 --context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2 CODE 0
+       OUT "\n1x1x1 +4 2x2 +- "
+           " --context-parallel-size 4 --cp-comm-type a2a\\+p2p --hierarchical-context-parallel-sizes 2 2")
+expect(RUN ${few} --world-size 2 --context-parallel-size 2 CODE 0 OUT "\n1x1x1 +2 allgather +- " "\n1x1x1 +2 a2a +- ")
 expect(RUN ${few} --world-size 7 CODE 2 ERR "--global-batch-size: got 2, wanted a multiple of 7 ")
 expect(RUN plan --model gpt2-124m --bf16 --world-size 2 --global-batch-size 2 --device-memory 1MB --search ${rates} CODE 4
        ERR "--device-memory: got 1.0 MiB, wanted at least [0-9.]+, which the smallest of [0-9]+ layouts needs; give more ranks")

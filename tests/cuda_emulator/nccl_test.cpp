@@ -294,7 +294,7 @@ struct Layout {
   bool sequence_parallel = false;
   ScheduleSettings schedule = {};
   std::int64_t layers = 2;
-  ContextExchange exchange = ContextExchange::kRing;
+  ContextForms context = {};
   OptimizerKind optimizer = OptimizerKind::kAdam;
   int slices = 1;
 };
@@ -321,7 +321,7 @@ std::string train(
                    .layout = {.linears = {.slices = layout.slices,
                                           .sequence_parallel = layout.sequence_parallel},
                               .vocabulary_multiple = 16,
-                              .context_exchange = layout.exchange},
+                              .context = layout.context},
                    .zero_stage = layout.zero,
                    .schedule = layout.schedule,
                    .micro_batches = static_cast<int>(sizes.size()),
@@ -428,7 +428,7 @@ Layout context_2_heads(DType dtype) {
           .model = "llama-tiny",
           .dtype = dtype,
           .mesh = test::with_context(test::mesh(1, 1, 1), 2),
-          .exchange = ContextExchange::kHeads};
+          .context = {{ContextExchange::kHeads}}};
 }
 
 Layout context_4_heads() {
@@ -437,7 +437,23 @@ Layout context_4_heads() {
           .dtype = DType::kF32,
           .mesh = test::with_context(test::mesh(1, 1, 1), 4),
           .zero = 3,
-          .exchange = ContextExchange::kHeads};
+          .context = {{ContextExchange::kHeads}}};
+}
+
+Layout context_gathered() {
+  return {.name = "context_2_gathered",
+          .model = "llama-tiny",
+          .dtype = DType::kF32,
+          .mesh = test::with_context(test::mesh(1, 1, 1), 2),
+          .context = {{ContextExchange::kGather}}};
+}
+
+Layout context_heads_and_rings() {
+  return {.name = "context_4_heads_and_rings",
+          .model = "gpt2-tiny",
+          .dtype = DType::kF32,
+          .mesh = test::with_context(test::mesh(1, 1, 1), 4),
+          .context = {{ContextExchange::kHeadsAndRing}, 2}};
 }
 
 Layout muon(int data, int zero) {
@@ -480,7 +496,9 @@ const std::vector<Layout> kLayouts = {
     context_4_heads(),
     muon(2, 3),
     muon(4, 3),
-    muon(2, 1)};
+    muon(2, 1),
+    context_gathered(),
+    context_heads_and_rings()};
 INSTANTIATE_TEST_SUITE_P(Layouts, NcclTraining, testing::ValuesIn(test::sampled(kLayouts, 5)),
                          [](const auto& info) { return std::string(info.param.name); });
 

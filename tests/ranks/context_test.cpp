@@ -1,11 +1,13 @@
 // ranks: 2 4
 // Samples whose rows are divided over ranks give the losses, gradients, weights and checkpoints of
-// one process: GPT-2, LLaMA with grouped queries, and a model with a window and ALiBi, with
-// dropout, under every other kind of parallelism.
+// one process: GPT-2, LLaMA with grouped queries, and models with a window and ALiBi, with sinks,
+// and with the gated delta rule, with dropout, under every other kind of parallelism.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,7 +32,17 @@ constexpr int kSteps = 6;
 ModelConfig small(const std::string& name) {
   const bool alibi = name == "alibi";
   const bool sinks = name == "sinks";
-  ModelConfig model = preset(alibi ? "gpt2-tiny" : sinks ? "llama-tiny" : name);
+  const bool states = name == "states";
+  ModelConfig model = preset(alibi ? "gpt2-tiny" : sinks || states ? "llama-tiny" : name);
+  if (states) {
+    model.delta = {.attention_every = 2,
+                   .key_heads = 4,
+                   .value_heads = 8,
+                   .key_size = 6,
+                   .value_size = 5,
+                   .width = 3};
+    model.gains_from_one = model.output_gate = true;
+  }
   if (sinks) {
     model.softmax = SoftmaxKind::kLearnable;
     model.window_before = 9;
@@ -54,7 +66,7 @@ RunLayout layout(std::string name, const MeshSizes& sizes, int context) {
 std::vector<RunLayout> layouts(int ranks, ContextExchange exchange) {
   std::vector<RunLayout> all;
   const auto add = [&](RunLayout one) -> RunLayout& {
-    one.exchange = exchange;
+    one.context = {{exchange}};
     return all.emplace_back(std::move(one));
   };
   if (ranks == 2) {
@@ -82,21 +94,63 @@ std::vector<RunLayout> layouts(int ranks, ContextExchange exchange) {
   return all;
 }
 
-// All-to-all divides heads, so it needs enough of them.
+// Of neighbors that exchange heads, and rings of the others: also with one rank in one of these,
+// and in some of the layers.
+std::vector<RunLayout> hybrids(int ranks, const ModelConfig& model) {
+  std::vector<RunLayout> all;
+  const auto add = [&](const std::string& name, int context, int heads) -> RunLayout& {
+    RunLayout one = layout(fmt::format("CP {}{}, heads of {}", context, name, heads),
+                           mesh(1, 1, ranks / context), context);
+    one.context = {{ContextExchange::kHeadsAndRing}, heads};
+    return all.emplace_back(std::move(one));
+  };
+  const auto mixed = [&](RunLayout& one, const std::vector<ContextExchange>& exchanges) {
+    one.name += ", others in other layers";
+    one.context.exchanges.clear();
+    for (std::int64_t layer = 0; layer < model.layers; ++layer)
+      one.context.exchanges.push_back(
+          exchanges[static_cast<std::size_t>(layer) % exchanges.size()]);
+  };
+  using enum ContextExchange;
+  if (ranks == 2) {
+    add("", 2, 1);
+    add(", recompute", 2, 2).recompute = true;
+    mixed(add("", 2, 1), {kHeads, kGather, kRing});
+    return all;
+  }
+  add("", 4, 2);
+  add(", attention again", 4, 2).rules = {RecomputeGranularity::kSelective};
+  RunLayout& zero3 = add(", ZeRO-3, recompute", 4, 2);
+  zero3.zero = 3;
+  zero3.recompute = true;
+  mixed(add("", 4, 2), {kHeadsAndRing, kRing, kGather});
+  RunLayout& stages = add(" x PP 2, ZB-H1", 2, 2);
+  stages.schedule = {ScheduleKind::kZeroBubbleH1};
+  return all;
+}
+
+// Heads are divided, so there have to be enough of them.
 bool fits(const RunLayout& layout, const ModelConfig& model) {
-  return layout.exchange == ContextExchange::kRing ||
-         model.groups / layout.mesh[Axis::kTensor] % layout.mesh[Axis::kContext] == 0;
+  const int c = layout.mesh[Axis::kContext];
+  return std::ranges::all_of(layout.context.exchanges, [&](ContextExchange exchange) {
+    return model.groups / layout.mesh[Axis::kTensor] % layout.context.heads_of(exchange, c) == 0;
+  });
 }
 
 // At night all; by day a third, which another `turn` continues.
 std::vector<RunLayout> layouts_of(const ModelConfig& model, std::size_t turn) {
   std::vector<RunLayout> all;
-  for (const ContextExchange exchange : {ContextExchange::kRing, ContextExchange::kHeads}) {
-    for (RunLayout& one : layouts(ranks::world().size(), exchange)) {
-      one.name += exchange == ContextExchange::kRing ? ", ring" : ", all-to-all";
+  const auto add = [&](std::vector<RunLayout> some, const char* name) {
+    for (RunLayout& one : some) {
+      one.name += name;
       if (fits(one, model)) all.push_back(std::move(one));
     }
-  }
+  };
+  const int ranks = ranks::world().size();
+  add(layouts(ranks, ContextExchange::kRing), ", ring");
+  add(layouts(ranks, ContextExchange::kHeads), ", all-to-all");
+  add(layouts(ranks, ContextExchange::kGather), ", gathered");
+  add(hybrids(ranks, model), "");
   return test::sampled(all, 3, turn);
 }
 
@@ -139,7 +193,7 @@ TEST_P(ContextParallel, GivesTheGradientsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ContextParallel,
-                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "sinks"));
+                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "sinks", "states"));
 
 // In bf16 rows are rounded in other places than on one process, as under other layouts.
 TEST(ContextParallelHalf, IsNearOneProcess) {
@@ -195,8 +249,41 @@ TEST(ContextParallelCheckpoints, AreThoseOfOneProcess) {
   }
 }
 
-TEST(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
-  const ModelConfig model = small("gpt2-tiny");
+// The bytes of layer `layer` in a step, by the tables of docs/parallelism.md.
+void add_wanted(TrafficCounts& wanted, const ModelConfig& model, const RunLayout& layout,
+                std::int64_t layer) {
+  // Of each head, b s / c elements.
+  const std::int64_t c = layout.mesh[Axis::kContext];
+  const std::int64_t rows = test::kSamples * test::kSequence / c;
+  if (model.has_states(layer)) {
+    // q, k, v, decays, strengths and the output, and their gradients.
+    const DeltaFacts& facts = *model.delta;
+    const std::int64_t width = 2 * facts.key_heads * facts.key_size +
+                               2 * facts.value_heads * facts.value_size + 2 * facts.value_heads;
+    wanted.all_to_all_bytes += rows * 2 * width * (c - 1) / c * 4;
+    return;
+  }
+  // Neighbors, of which u exchange heads, send q, k, v and the output, and their gradients; a ring
+  // of r sends k and v, r - 1 times forward and back, and r times their gradients, of fp32 as the
+  // rest; gathers are of k and v, forward and back, and their sums of gradients.
+  const std::int64_t q = model.heads * model.head_size, k = model.groups * model.head_size;
+  const ContextExchange exchange = layout.context.of_layer(layer);
+  const std::int64_t u = layout.context.heads_of(exchange, static_cast<int>(c));
+  const std::int64_t r = c / u;
+  const bool again = layout.rules.granularity == RecomputeGranularity::kSelective;
+  wanted.all_to_all_bytes += rows * 2 * (2 * q + 2 * k) * (u - 1) / u * 4;
+  if (exchange == ContextExchange::kGather) {
+    wanted.all_gather_bytes += 2 * rows * 2 * k * (c - 1) * 4;
+    wanted.reduce_scatter_bytes += rows * 2 * k * (c - 1) * 4;
+  } else if (r > 1) {
+    wanted.point_to_point_bytes += rows * 2 * k * ((again ? 3 : 2) * (r - 1) + r) * 4;
+  }
+}
+
+class ContextParallelPlan : public testing::TestWithParam<const char*> {};
+
+TEST_P(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
+  const ModelConfig model = small(GetParam());
   for (const RunLayout& layout : layouts_of(model, 0)) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
@@ -206,6 +293,8 @@ TEST(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
     TrafficCounts sent = ranks::world().traffic();
     sent.all_to_all_bytes -= before.all_to_all_bytes;
     sent.point_to_point_bytes -= before.point_to_point_bytes;
+    sent.all_gather_bytes -= before.all_gather_bytes;
+    sent.reduce_scatter_bytes -= before.reduce_scatter_bytes;
     RunPlan plan{.mesh = layout.mesh,
                  .sequence = test::kSequence,
                  .micro_batch = layout.micro,
@@ -216,22 +305,23 @@ TEST(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
         estimate_layout(plan, run.machine())[static_cast<std::size_t>(ranks::world().rank())];
     EXPECT_EQ(planned.traffic.all_to_all_bytes, sent.all_to_all_bytes);
     EXPECT_EQ(planned.traffic.point_to_point_bytes, sent.point_to_point_bytes);
+    EXPECT_EQ(planned.traffic.all_gather_bytes, sent.all_gather_bytes);
+    EXPECT_EQ(planned.traffic.reduce_scatter_bytes, sent.reduce_scatter_bytes);
     const auto counted = static_cast<double>(run.arena().counts().peak_total_bytes);
     EXPECT_NEAR(static_cast<double>(planned.memory.peak_total_bytes), counted, 0.05 * counted);
     if (layout.mesh[Axis::kContext] != ranks::world().size() || layout.recompute) continue;
-    // Of each head, b s / c^2 elements in a step: all-to-all sends q, k, v and the output, c - 1
-    // times, and their gradients; the ring k and v, c - 1 times forward and back, and c times their
-    // gradients, of fp32 as the rest.
-    const std::int64_t c = layout.mesh[Axis::kContext];
-    const std::int64_t rows = model.layers * test::kSamples * test::kSequence / c;
-    const std::int64_t q = model.heads * model.head_size, k = model.groups * model.head_size;
-    const bool ring = layout.exchange == ContextExchange::kRing;
-    const bool again = layout.rules.granularity == RecomputeGranularity::kSelective;
-    EXPECT_EQ(sent.all_to_all_bytes, ring ? 0 : rows * 2 * (2 * q + 2 * k) * (c - 1) / c * 4);
-    const std::int64_t rounds = (again ? 3 : 2) * (c - 1) + c;
-    EXPECT_EQ(sent.point_to_point_bytes, ring ? rows * 2 * k * rounds * 4 : 0);
+    TrafficCounts wanted;
+    for (std::int64_t layer = 0; layer < model.layers; ++layer)
+      add_wanted(wanted, model, layout, layer);
+    EXPECT_EQ(sent.all_to_all_bytes, wanted.all_to_all_bytes);
+    EXPECT_EQ(sent.point_to_point_bytes, wanted.point_to_point_bytes);
+    if (layout.zero > 0) continue;  // other gathers and sums, of weights and their gradients
+    EXPECT_EQ(sent.all_gather_bytes, wanted.all_gather_bytes);
+    EXPECT_EQ(sent.reduce_scatter_bytes, wanted.reduce_scatter_bytes);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, ContextParallelPlan, testing::Values("gpt2-tiny", "states"));
 
 // A step gets the same addresses as the one before, whatever the pace of the ranks.
 TEST(ContextParallelMemory, OfStep3IsAtTheAddressesOfStep6) {

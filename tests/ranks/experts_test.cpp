@@ -141,7 +141,7 @@ std::vector<RunLayout> layouts() {
   all.back().schedule = {.kind = ScheduleKind::kInterleaved, .chunks = 2};
   all.push_back(divided("EP 2 x CP 2", 2, with_context(mesh(1, 1, 1), 2)));
   all.push_back(divided("EP 2 x CP 2, all-to-all, ZeRO-2", 2, with_context(mesh(1, 1, 1), 2)));
-  all.back().exchange = ContextExchange::kHeads;
+  all.back().context = {{ContextExchange::kHeads}};
   all.back().zero = 2;
   all.push_back(divided("EP 2 x DP 2", 2, mesh(1, 2, 1)));
   all.push_back(divided("EP 2 x DP 2, ZeRO-1, 2 instances", 2, mesh(1, 2, 1)));

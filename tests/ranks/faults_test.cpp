@@ -132,12 +132,18 @@ std::vector<RunLayout> layouts_of_faults(int ranks) {
             {.name = "CP 2, all-to-all, ZeRO-1",
              .mesh = with_context(mesh(1, 1, 1), 2),
              .zero = 1,
-             .exchange = ContextExchange::kHeads},
+             .context = {{ContextExchange::kHeads}}},
+            {.name = "CP 2, gathered",
+             .mesh = with_context(mesh(1, 1, 1), 2),
+             .context = {{ContextExchange::kGather}}},
             {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2}};
   }
   return {{.name = "TP 2 x PP 2", .mesh = mesh(2, 1, 2)},
           {.name = "TP 2 x DP 2 + SP", .mesh = mesh(2, 2, 1), .sequence_parallel = true},
           {.name = "DP 4, ZeRO-3, 2 instances", .mesh = mesh(1, 4, 1), .zero = 3, .instances = 2},
+          {.name = "CP 4, heads of 2, rings of 2",
+           .mesh = with_context(mesh(1, 1, 1), 4),
+           .context = {{ContextExchange::kHeadsAndRing}, 2}},
           {.name = "PP 2 x DP 2, ZeRO-1", .mesh = mesh(1, 2, 2), .zero = 1}};
 }
 

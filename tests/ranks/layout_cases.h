@@ -77,12 +77,15 @@ inline std::vector<RunLayout> layouts(int ranks) {
             {.name = "CP 2, all-to-all, ZeRO-1",
              .mesh = with_context(mesh(1, 1, 1), 2),
              .zero = 1,
-             .exchange = ContextExchange::kHeads},
+             .context = {{ContextExchange::kHeads}}},
             {.name = "DP 2", .mesh = mesh(1, 2, 1)},
             {.name = "ZeRO-1", .mesh = mesh(1, 2, 1), .zero = 1},
             {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
             {.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3},
-            {.name = "ZeRO-3, recompute", .mesh = mesh(1, 2, 1), .recompute = true, .zero = 3}};
+            {.name = "ZeRO-3, recompute", .mesh = mesh(1, 2, 1), .recompute = true, .zero = 3},
+            {.name = "CP 2, gathered",
+             .mesh = with_context(mesh(1, 1, 1), 2),
+             .context = {{ContextExchange::kGather}}}};
   }
   return {
       {.name = "TP 2 x PP 2", .mesh = mesh(2, 1, 2)},
@@ -106,7 +109,7 @@ inline std::vector<RunLayout> layouts(int ranks) {
        .mesh = with_context(mesh(1, 2, 1), 2),
        .zero = 3,
        .instances = 2,
-       .exchange = ContextExchange::kHeads},
+       .context = {{ContextExchange::kHeads}}},
       {.name = "TP 2 x DP 2", .mesh = mesh(2, 2, 1)},
       {.name = "TP 2 x PP 2, fused", .mesh = mesh(2, 1, 2), .slices = kFused},
       {.name = "TP 2 x PP 2 + SP, fused, recompute",
@@ -140,7 +143,10 @@ inline std::vector<RunLayout> layouts(int ranks) {
       {.name = "PP 2 x DP 2, ZeRO-3, a V",
        .mesh = mesh(1, 2, 2),
        .zero = 3,
-       .own_schedule = test::letter_v(2)}};
+       .own_schedule = test::letter_v(2)},
+      {.name = "CP 4, heads of 2, rings of 2",
+       .mesh = with_context(mesh(1, 1, 1), 4),
+       .context = {{ContextExchange::kHeadsAndRing}, 2}}};
 }
 
 inline ModelConfig small(const std::string& name) {
@@ -304,13 +310,12 @@ inline std::vector<RunLayout> with_split(std::vector<RunLayout> all) {
   return all;
 }
 
-// All layouts that a model can have. Rows of encoders, of prompts, of tables of distances and of
-// states are not divided over context ranks.
+// All layouts that a model can have. Rows of encoders, of prompts and of tables of distances are
+// not divided over context ranks.
 inline std::vector<RunLayout> all_layouts_of(const std::string& model, int ranks) {
   std::vector<RunLayout> all = layouts(ranks);
   if (small(model).encoder_decoder) all = with_split(std::move(all));
-  if (small(model).encoder || small(model).encoder_decoder || small(model).prefix ||
-      small(model).delta)
+  if (small(model).encoder || small(model).encoder_decoder || small(model).prefix)
     std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kContext] > 1; });
   // The balance is one of whole micro-batches, so these are the same in every layout.
   if (small(model).experts && small(model).experts->balance_factor > 0) {

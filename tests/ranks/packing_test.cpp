@@ -20,17 +20,29 @@ struct RowLayout {
   const char* name;
   MeshSizes sizes;
   bool sequence_parallel = false;
-  ContextExchange exchange = ContextExchange::kRing;
+  ContextForms context = {};
   double noise = 0;
 };
 
-double loss_of(World& in, const RowLayout& layout, RowForm form) {
-  const ModelConfig model = preset("llama-tiny");
+// With layers that have states, whose documents begin with none.
+ModelConfig with_states() {
+  ModelConfig model = preset("llama-tiny");
+  model.delta = {.attention_every = 2,
+                 .key_heads = 4,
+                 .value_heads = 8,
+                 .key_size = 6,
+                 .value_size = 5,
+                 .width = 3};
+  return model;
+}
+
+double loss_of(World& in, const RowLayout& layout, RowForm form,
+               const ModelConfig& model = preset("llama-tiny")) {
   test::TrainingRun run(in,
                         {.name = "rows",
                          .mesh = layout.sizes,
                          .sequence_parallel = layout.sequence_parallel,
-                         .exchange = layout.exchange,
+                         .context = layout.context,
                          .embedding_noise = layout.noise},
                         model);
   Mesh& ranks = run.session().mesh();
@@ -41,13 +53,26 @@ double loss_of(World& in, const RowLayout& layout, RowForm form) {
 
 std::vector<RowLayout> row_layouts() {
   const bool four = world().size() == 4;
-  return {{"tensor", mesh(2, four ? 2 : 1, 1), false},
-          {"tensor, sequence parallel", mesh(2, four ? 2 : 1, 1), true},
-          {"context", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false},
-          {"context, all-to-all", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false,
-           ContextExchange::kHeads},
-          {"data", mesh(1, four ? 4 : 2, 1), false},
-          {"pipeline", mesh(1, four ? 2 : 1, 2), false}};
+  std::vector<RowLayout> all{{"tensor", mesh(2, four ? 2 : 1, 1), false},
+                             {"tensor, sequence parallel", mesh(2, four ? 2 : 1, 1), true},
+                             {"context", test::with_context(mesh(1, four ? 2 : 1, 1), 2), false},
+                             {"context, all-to-all",
+                              test::with_context(mesh(1, four ? 2 : 1, 1), 2),
+                              false,
+                              {{ContextExchange::kHeads}}},
+                             {"context, gathered",
+                              test::with_context(mesh(1, four ? 2 : 1, 1), 2),
+                              false,
+                              {{ContextExchange::kGather}}},
+                             {"data", mesh(1, four ? 4 : 2, 1), false},
+                             {"pipeline", mesh(1, four ? 2 : 1, 2), false}};
+  if (four) {
+    all.push_back({"context, heads of 2, rings of 2",
+                   test::with_context(mesh(1, 1, 1), 4),
+                   false,
+                   {{ContextExchange::kHeadsAndRing}, 2}});
+  }
+  return all;
 }
 
 TEST(Packing, LossIsThatOfPaddedSamplesOnOneRankForEveryLayout) {
@@ -57,6 +82,18 @@ TEST(Packing, LossIsThatOfPaddedSamplesOnOneRankForEveryLayout) {
     for (const RowForm form : {RowForm::kPadded, RowForm::kPacked, RowForm::kVariable})
       EXPECT_NEAR(loss_of(world(), layout, form), wanted, 1e-6 * wanted)
           << layout.name << ", form " << static_cast<int>(form);
+  }
+}
+
+TEST(Packing, LossOfModelsWithStatesIsThatOfPaddedSamplesOnOneRank) {
+  const ModelConfig model = with_states();
+  const auto alone = make_single_world(device());
+  const double wanted = loss_of(*alone, {"alone", mesh(1, 1, 1)}, RowForm::kPadded, model);
+  for (const RowLayout& layout : row_layouts()) {
+    for (const RowForm form : {RowForm::kPadded, RowForm::kPacked, RowForm::kVariable}) {
+      EXPECT_NEAR(loss_of(world(), layout, form, model), wanted, 1e-6 * wanted)
+          << layout.name << ", form " << static_cast<int>(form);
+    }
   }
 }
 

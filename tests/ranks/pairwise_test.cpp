@@ -49,8 +49,9 @@ enum Factor {
 enum ScheduleValue { k1f1b, kZbH1, kInterleaved, kFold3d, kZbV, kDualPipeV };
 enum RecomputeValue { kNone, kFull, kSelective, kDistributed };
 enum LinearsValue { kWhole, kSlices, kFusedLinears };
+enum ExchangeValue { kRing, kHeads, kGather };
 
-const std::vector<int> kSizes{3, 3, 2, 2, 4, 2, 6, 4, 3, 3, 2};
+const std::vector<int> kSizes{3, 3, 2, 2, 4, 2, 6, 4, 3, 3, 3};
 
 int ranks_of(int value) { return 1 << value; }
 std::int64_t samples_of(int value) { return std::int64_t{1} << value; }
@@ -63,10 +64,10 @@ bool is_allowed(const Combination& one, int ranks) {
   if (ranks % (t * p * c) != 0) return false;
   const int d = ranks / (t * p * c);
   if (t == 1 && (one[kSequenceParallel] != 0 || one[kLinears] != kWhole)) return false;
-  if (c == 1 && one[kExchange] != 0) return false;
+  if (c == 1 && one[kExchange] != kRing) return false;
   if (one[kInstances] != 0 && (one[kZero] == 0 || d * c % 2 != 0)) return false;
   if (one[kRecompute] == kDistributed && (t == 1 || one[kSequenceParallel] != 0)) return false;
-  if (one[kExchange] != 0 && 4 / t % c != 0) return false;  // groups of keys
+  if (one[kExchange] == kHeads && 4 / t % c != 0) return false;  // groups of keys
   const std::int64_t micro = samples_of(one[kMicro]);
   if (micro * d > test::kSamples) return false;
   const int micro_batches = static_cast<int>(test::kSamples / micro / d);
@@ -86,12 +87,13 @@ RunLayout layout_of(const Combination& one, int ranks) {
   constexpr const char* kRecomputes[] = {"", ", layers again", ", attention again",
                                          ", divided inputs"};
   constexpr const char* kLinearNames[] = {"", ", 2 slices", ", fused"};
+  constexpr const char* kExchangeNames[] = {"", ", all-to-all", ", gathered"};
   RunLayout layout;
   layout.name = fmt::format("TP {} x PP {} x CP {} x DP {}, ZeRO-{} x {}, {}, micro {}{}{}{}{}", t,
                             p, c, d, one[kZero], one[kInstances] + 1, kSchedules[one[kSchedule]],
                             samples_of(one[kMicro]), one[kSequenceParallel] != 0 ? ", SP" : "",
                             kRecomputes[one[kRecompute]], kLinearNames[one[kLinears]],
-                            one[kExchange] != 0 ? ", all-to-all" : "");
+                            kExchangeNames[one[kExchange]]);
   layout.mesh = test::with_context(test::mesh(t, d, p), c);
   layout.sequence_parallel = one[kSequenceParallel] != 0;
   layout.zero = one[kZero];
@@ -103,7 +105,9 @@ RunLayout layout_of(const Combination& one, int ranks) {
   if (one[kSchedule] == kInterleaved || one[kSchedule] == kFold3d) layout.schedule.chunks = 2;
   layout.micro = samples_of(one[kMicro]);
   layout.slices = one[kLinears] == kSlices ? 2 : one[kLinears] == kFusedLinears ? kFused : 1;
-  layout.exchange = one[kExchange] != 0 ? ContextExchange::kHeads : ContextExchange::kRing;
+  constexpr ContextExchange kExchanges[] = {ContextExchange::kRing, ContextExchange::kHeads,
+                                            ContextExchange::kGather};
+  layout.context = {{kExchanges[one[kExchange]]}};
   if (one[kRecompute] == kSelective) {
     layout.rules = {RecomputeGranularity::kSelective};
   } else if (one[kRecompute] != kNone) {

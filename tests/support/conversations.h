@@ -47,7 +47,7 @@ inline std::vector<MicroBatch> batch_of_conversations(RowForm form, std::int64_t
     samples = std::make_shared<PackedSamples>(samples, PackRequest{.epochs = 1});
   }
   BatchRules rules{.vocabulary = vocabulary};
-  if (form == RowForm::kVariable) rules.length_multiple = 4;
+  if (form == RowForm::kVariable) rules.length_multiple = 8;
   return BatchSource(samples, rules)
       .batch({.consumed_samples = 0,
               .global_batch = samples->size(),

@@ -66,7 +66,7 @@ struct RunLayout {
   std::vector<std::int64_t> sizes;   // of the micro-batches of a rank, in place of `micro`
   std::vector<std::int64_t> layers;  // of the chunks of the model; empty: equal
   int split = 0;                     // the first stage of the decoder of T5
-  ContextExchange exchange = ContextExchange::kRing;
+  ContextForms context;
   bool scatters = true;  // each tensor rank sends its part of a boundary
   std::int64_t vocabulary_multiple = 16;
   double embedding_noise = 0;
@@ -220,7 +220,7 @@ class TrainingRun {
                        .vocabulary_multiple = layout.vocabulary_multiple,
                        .layers_of_chunks = layout.layers,
                        .split_stage = layout.split,
-                       .context_exchange = layout.exchange},
+                       .context = layout.context},
             .zero_stage = layout.zero,
             .zero_instances = layout.instances,
             .schedule = layout.schedule,

@@ -66,7 +66,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "min-loss-scale:1 "
      "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
      "weight-decay-incr-style:1 rampup-batch-size:* tensor-model-parallel-size:1 "
-     "context-parallel-size:1 cp-comm-type:1 expert-model-parallel-size:1 "
+     "context-parallel-size:1 cp-comm-type:* hierarchical-context-parallel-sizes:* "
+     "expert-model-parallel-size:1 "
      "num-distributed-optimizer-instances:1 "
      "pipeline-model-parallel-size:1 num-layers-per-virtual-pipeline-stage:1 "
      "num-virtual-stages-per-pipeline-rank:1 microbatch-group-size-per-virtual-pipeline-stage:1 "
@@ -105,7 +106,11 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kMeans, "batch-size:1", "--micro-batch-size"},
     {kMeans, "warmup:1", "--lr-warmup-fraction"},
     // MindSpeed's.
-    {kMeans, "context-parallel-algo:1=megatron_cp_algo>p2p|ulysses_cp_algo>a2a", "--cp-comm-type"},
+    {kMeans,
+     "context-parallel-algo:1=megatron_cp_algo>p2p|ulysses_cp_algo>a2a|hybrid_cp_algo>a2a+p2p|"
+     "kvallgather_cp_algo>allgather",
+     "--cp-comm-type"},
+    {kMeans, "ulysses-degree-in-cp:1", "--hierarchical-context-parallel-sizes"},
     {kMeans, "num-layer-list:1", "--use-manual-layer-allocation --manual-layers"},
     {kMeans, "rope-scaling-type:1=llama3>llama3|yarn>yarn|longrope>longrope",
      "--rotary-scaling-type"},
@@ -389,8 +394,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "use-megatron-fsdp fsdp-double-buffer suggested-communication-unit-size:1 "
      "enable-full-sharding-in-hsdp use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward",
      "--zero-stage 1, 2 or 3 shards over data-parallel ranks"},
-    {kNotYet, "hierarchical-context-parallel-sizes:* ulysses-degree-in-cp:1",
-     "--cp-comm-type a2a divides heads over all context ranks"},
     {kNotYet,
      "mrope-section:* "
      "qk-l2-norm cache-mla-latents heterogeneous-layers-config-path:1 "

@@ -1,5 +1,7 @@
 #include "cli/plan/search.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -62,14 +64,27 @@ class LayoutSearch {
     }
   }
 
+  // The other exchanges of the layouts with context ranks that are first now.
+  void try_exchanges() {
+    for (PretrainOptions& one : first_with(&ParallelOptions::context)) {
+      ParallelOptions& parallel = one.parallel;
+      for (const char* exchange : {"a2a", "allgather"}) {
+        parallel.context_exchanges = {exchange};
+        fits(one);
+      }
+      parallel.context_exchanges = {"a2a+p2p"};
+      for (int heads = 2; heads < parallel.context; ++heads) {
+        if (parallel.context % heads != 0) continue;
+        parallel.hierarchical_context = {heads, parallel.context / heads};
+        fits(one);
+      }
+    }
+    sort();
+  }
+
   // The other schedules of the layouts that are first now.
   void try_schedules() {
-    sort();
-    std::vector<PretrainOptions> first;
-    for (std::size_t i = 0; i < std::min(found_.size(), kShown); ++i) {
-      if (found_[i].options.parallel.pipeline > 1) first.push_back(found_[i].options);
-    }
-    for (PretrainOptions& one : first) {
+    for (PretrainOptions& one : first_with(&ParallelOptions::pipeline)) {
       for (const TriedSchedule& tried : kTriedSchedules) {
         one.parallel.schedule.schedule = tried.order;
         one.parallel.schedule.chunks = tried.chunks;
@@ -77,6 +92,16 @@ class LayoutSearch {
       }
     }
     sort();
+  }
+
+  // Of the layouts that are first now, those with several ranks of this kind.
+  std::vector<PretrainOptions> first_with(int ParallelOptions::*ranks) {
+    sort();
+    std::vector<PretrainOptions> first;
+    for (std::size_t i = 0; i < std::min(found_.size(), kShown); ++i) {
+      if (found_[i].options.parallel.*ranks > 1) first.push_back(found_[i].options);
+    }
+    return first;
   }
 
   const std::vector<Candidate>& found() const { return found_; }
@@ -129,6 +154,23 @@ const std::string& schedule_of(const Candidate& one) {
       ->first;
 }
 
+// Whether keys travel around all context ranks, in all layers.
+bool has_rings(const ParallelOptions& parallel) {
+  return parallel.context_exchanges == ParallelOptions().context_exchanges;
+}
+
+// How many context ranks there are, and what they exchange if not keys in a ring.
+std::string context_of(const ParallelOptions& parallel) {
+  std::string text = fmt::format("{}", parallel.context);
+  if (parallel.context == 1 || has_rings(parallel)) return text;
+  if (parallel.context_exchanges.size() > 1) return text + " mixed";
+  const std::string& exchange = parallel.context_exchanges.front();
+  return fmt::format("{} {}", text,
+                     exchange == "a2a+p2p"
+                         ? fmt::format("{}", fmt::join(parallel.hierarchical_context, "x"))
+                         : exchange);
+}
+
 std::string flags_of(const Candidate& one) {
   const ParallelOptions& parallel = one.options.parallel;
   std::string flags = fmt::format(
@@ -136,6 +178,12 @@ std::string flags_of(const Candidate& one) {
       parallel.tensor, parallel.pipeline, one.options.loop.micro_batch_size);
   if (parallel.linears.sequence_parallel) flags += " --sequence-parallel";
   if (parallel.context > 1) flags += fmt::format(" --context-parallel-size {}", parallel.context);
+  if (parallel.context > 1 && !has_rings(parallel))
+    flags += fmt::format(" --cp-comm-type {}", fmt::join(parallel.context_exchanges, " "));
+  if (!parallel.hierarchical_context.empty()) {
+    flags += fmt::format(" --hierarchical-context-parallel-sizes {}",
+                         fmt::join(parallel.hierarchical_context, " "));
+  }
   if (parallel.schedule.schedule != PipelineOrder::kOneForwardOneBackward)
     flags += fmt::format(" --pipeline-schedule {}", schedule_of(one));
   if (parallel.schedule.chunks)
@@ -164,9 +212,9 @@ std::string row(const Candidate& one) {
       mesh[Axis::kPipeline] == 1 ? "-"
                                  : schedule_of(one) + (chunks ? fmt::format(" x{}", *chunks) : "");
   return fmt::format(
-      "{:<12}{:>9}{:>16}{:>6}{:>13}{:>11}{:>14.1f}{:>10.4g}{:>12.4g}{:>15.1f} %\n",
+      "{:<12}{:>13}{:>16}{:>6}{:>13}{:>11}{:>14.1f}{:>10.4g}{:>12.4g}{:>15.1f} %\n",
       fmt::format("{}x{}x{}", mesh[Axis::kTensor], mesh[Axis::kPipeline], mesh[Axis::kData]),
-      mesh[Axis::kContext], schedule, one.plan.session.zero_stage,
+      context_of(one.options.parallel), schedule, one.plan.session.zero_stage,
       one.options.loop.micro_batch_size,
       one.options.parallel.recompute == RecomputeRequest::kFull ? "full" : "none",
       mebibytes(one.peak_bytes), one.time.seconds, tokens / one.time.seconds,
@@ -200,6 +248,7 @@ std::string search_layouts(const PretrainOptions& options, const SearchRequest& 
                        !given.fold_mode && !given.chunks && !given.layers_of_chunk &&
                        given.optimizing_flag() == nullptr;
   if (is_free) search.try_schedules();
+  if (has_rings(options.parallel)) search.try_exchanges();
   const std::vector<Candidate>& found = search.found();
   if (found.empty() && search.least_bytes()) {
     throw Error(Fault::kMemory,
@@ -208,7 +257,7 @@ std::string search_layouts(const PretrainOptions& options, const SearchRequest& 
                 mebibytes(request.memory), mebibytes(*search.least_bytes()), search.planned());
   }
   if (found.empty()) throw *search.refusal();
-  std::string text = fmt::format("{:<12}{:>9}{:>16}{:>6}{:>13}{:>11}{:>14}{:>10}{:>12}{:>17}\n",
+  std::string text = fmt::format("{:<12}{:>13}{:>16}{:>6}{:>13}{:>11}{:>14}{:>10}{:>12}{:>17}\n",
                                  "layout", "context", "schedule", "ZeRO", "micro-batch",
                                  "recompute", "peak, MiB", "step, s", "tokens/s", "waited or idle");
   for (std::size_t i = 0; i < std::min(found.size(), kShown); ++i) text += row(found[i]);

@@ -6,7 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "comm/sequence_stretches.h"
 #include "ops/computed_again.h"
+#include "ops/context/member_blocks.h"
 
 namespace piton {
 namespace {
@@ -17,18 +19,18 @@ constexpr int kGradientsTag = 1;
 // What a pair of stretches is attended with: the rows of one of this rank's, the keys of any one.
 class Pairs {
  public:
-  Pairs(StretchPlaces places, AttentionSettings settings, const ContextGroup& group,
+  Pairs(StretchPlaces places, AttentionSettings settings, const Communicator& ring,
         std::int64_t rows)
-      : places_(std::move(places)), settings_(std::move(settings)), group_(group), rows_(rows) {}
+      : places_(std::move(places)), settings_(std::move(settings)), ring_(ring), rows_(rows) {}
 
   const AttentionSettings& settings() const { return settings_; }
   std::int64_t rows() const { return rows_; }  // of a stretch
   // The number in the sequence of one of the two stretches of a rank.
   int stretch(int rank, int half) const {
-    const SequenceStretches of{rank, group_.size()};
+    const SequenceStretches of{rank, ring_.size()};
     return half == 0 ? of.first() : of.second();
   }
-  int own(int half) const { return stretch(group_.rank(), half); }
+  int own(int half) const { return stretch(ring_.rank(), half); }
 
   // Whether any row of one stretch may see any key of another one.
   bool visible(int query, int key) const {
@@ -60,7 +62,7 @@ class Pairs {
  private:
   StretchPlaces places_;
   AttentionSettings settings_;
-  ContextGroup group_;
+  const Communicator& ring_;
   std::int64_t rows_;
 };
 
@@ -68,10 +70,6 @@ class Pairs {
 Tensor half_of(const Tensor& rows, int half) {
   const std::int64_t n = rows.dim(1) / 2;
   return rows.slice(1, half * n, n);
-}
-
-void copy(const Context& context, const Tensor& dst, const Tensor& src) {
-  context.kernels.run(Copy{.dst = dst, .src = src}, context.stream);
 }
 
 // sum += part, in the dtype of `sum`; both contiguous.
@@ -87,13 +85,13 @@ void add(const Context& context, const Tensor& sum, const Tensor& part) {
 // Messages to the next rank and from the one before.
 class RingMessages {
  public:
-  RingMessages(const Context& context, const ContextGroup& group)
-      : context_(context), group_(group) {}
+  RingMessages(const Context& context, Communicator& ring) : context_(context), ring_(ring) {}
 
   // The event: `received` has arrived.
   Event pass_on(const Tensor& sent, const Tensor& received, int tag) const {
-    const Exchanged events = group_.group->exchange(
-        {{sent, group_.next(), tag}}, {{received, group_.before(), tag}}, context_.stream);
+    const Exchanged events =
+        ring_.exchange({{sent, next_in_ring(ring_), tag}}, {{received, before_in_ring(ring_), tag}},
+                       context_.stream);
     context_.arena.hold(received, events.received.front().fence());
     context_.arena.hold(sent, events.sent.front().fence());
     return events.received.front();
@@ -101,7 +99,7 @@ class RingMessages {
 
  private:
   const Context& context_;
-  const ContextGroup& group_;
+  Communicator& ring_;
 };
 
 // Keys and values of a rank as they travel: [2 halves, 2, b, n, g, d].
@@ -116,10 +114,10 @@ Tensor packed(const Context& context, const Tensor& k, const Tensor& v) {
 }
 
 // visit(owner, its keys) for all ranks, this one first. The keys of the next one travel meanwhile.
-void around(const Context& context, Tensor keys, const ContextGroup& group,
+void around(const Context& context, Tensor keys, Communicator& ring,
             const std::function<void(int, const Tensor&)>& visit) {
-  const RingMessages messages(context, group);
-  const int c = group.size();
+  const RingMessages messages(context, ring);
+  const int c = ring.size();
   for (int step = 0; step < c; ++step) {
     const bool last = step + 1 == c;
     Tensor next;
@@ -128,7 +126,7 @@ void around(const Context& context, Tensor keys, const ContextGroup& group,
       next = context.workspace(keys.dtype(), keys.shape());
       arrived = messages.pass_on(keys, next, kKeysTag);
     }
-    visit((group.rank() - step + c) % c, keys);
+    visit((ring.rank() - step + c) % c, keys);
     if (last) return;
     context.await(arrived);
     keys = std::move(next);
@@ -194,10 +192,10 @@ struct QueriesKeysValues {
 };
 
 RingResult ring_forward(const Context& context, const QueriesKeysValues& rows, const Pairs& pairs,
-                        const Dropout& dropout, const ContextGroup& group) {
+                        const Dropout& dropout, Communicator& ring) {
   HalfRows halves[2] = {{context, half_of(rows.q, 0), pairs, dropout},
                         {context, half_of(rows.q, 1), pairs, dropout}};
-  around(context, packed(context, rows.k, rows.v), group, [&](int owner, const Tensor& keys) {
+  around(context, packed(context, rows.k, rows.v), ring, [&](int owner, const Tensor& keys) {
     for (const int query : {0, 1}) {
       for (const int key : {0, 1}) {
         const int of_query = pairs.own(query);
@@ -243,10 +241,10 @@ void add_pair(const Context& context, AttentionBackward call, const Tensor& quer
 }
 
 RingGradients ring_backward(const Context& context, const RowsOfBackward& of, const Pairs& pairs,
-                            const Dropout& dropout, const ContextGroup& group) {
+                            const Dropout& dropout, Communicator& ring) {
   const QueriesKeysValues& rows = of.rows;
   const DType sums = sum_dtype(rows.q.dtype());
-  const RingMessages messages(context, group);
+  const RingMessages messages(context, ring);
   const auto zeros = [&](const Shape& shape) {
     const Tensor tensor = context.workspace(sums, shape);
     context.device.zero(tensor, context.stream);
@@ -255,7 +253,7 @@ RingGradients ring_backward(const Context& context, const RowsOfBackward& of, co
   RingGradients gradients;
   for (const int half : {0, 1}) gradients.queries[half] = zeros(half_of(rows.q, half).shape());
   Event arrived;  // of gradients.keys: those of the ranks before
-  around(context, packed(context, rows.k, rows.v), group, [&](int owner, const Tensor& keys) {
+  around(context, packed(context, rows.k, rows.v), ring, [&](int owner, const Tensor& keys) {
     const Tensor own = zeros(keys.shape());
     for (const int query : {0, 1}) {
       for (const int key : {0, 1}) {
@@ -301,18 +299,18 @@ struct KeptRing {
 class RingAgain {
  public:
   RingAgain(const Context& context, KeptRing kept, AttentionSettings settings, Dropout dropout,
-            const ContextGroup& group)
+            Communicator& ring)
       : context_(context.with_tape(nullptr)),
         kept_(std::move(kept)),
         settings_(std::move(settings)),
         dropout_(std::move(dropout)),
-        group_(group) {}
+        ring_(ring) {}
 
   const RingResult& result() {
     if (!result_) {
       const QueriesKeysValues rows = kept_.rows();
-      const Pairs pairs(kept_.places(), settings_, group_, rows.q.dim(1) / 2);
-      result_ = ring_forward(context_, rows, pairs, dropout_, group_);
+      const Pairs pairs(kept_.places(), settings_, ring_, rows.q.dim(1) / 2);
+      result_ = ring_forward(context_, rows, pairs, dropout_, ring_);
       kept_ = {};
     }
     return *result_;
@@ -323,7 +321,7 @@ class RingAgain {
   KeptRing kept_;
   AttentionSettings settings_;
   Dropout dropout_;
-  ContextGroup group_;
+  Communicator& ring_;
   std::optional<RingResult> result_;
 };
 
@@ -348,7 +346,7 @@ void keep_results(Context& context, KeptRing& kept, const RingResult& result, co
 }  // namespace
 
 Value ring_attention(Context& context, const AttentionRows& parts, const StretchPlaces& places,
-                     const AttentionSettings& settings, const ContextGroup& group) {
+                     const AttentionSettings& settings, Communicator& ring) {
   const QueriesKeysValues own{parts.q.tensor, parts.k.tensor, parts.v.tensor};
   const Shape shape = own.q.shape();
   PITON_ASSERT(shape[1] % 2 == 0 && places.positions.dim(2) == shape[1] / 2, "{} rows, places {}",
@@ -356,7 +354,7 @@ Value ring_attention(Context& context, const AttentionRows& parts, const Stretch
   Dropout dropout = settings.dropout;
   if (!context.training) dropout.probability = 0;
   const RingResult result =
-      ring_forward(context, own, {places, settings, group, shape[1] / 2}, dropout, group);
+      ring_forward(context, own, {places, settings, ring, shape[1] / 2}, dropout, ring);
   const Tensor rows = result.out.reshape({shape[0] * shape[1], shape[2] * shape[3]});
   if (context.tape == nullptr) return {rows};
   Tape& tape = *context.tape;
@@ -367,11 +365,11 @@ Value ring_attention(Context& context, const AttentionRows& parts, const Stretch
                 .positions = tape.keep(places.positions),
                 .segments = tape.keep(places.segments)};
   const auto again = settings.recompute
-                         ? std::make_shared<RingAgain>(context, kept, settings, dropout, group)
+                         ? std::make_shared<RingAgain>(context, kept, settings, dropout, ring)
                          : nullptr;
   keep_results(context, kept, result, rows, again);
   tape.record([id = value.id, q_id = parts.q.id, k_id = parts.k.id, v_id = parts.v.id, kept,
-               settings, dropout, group, shape](Backward& backward) {
+               settings, dropout, &ring, shape](Backward& backward) {
     const Context& context = backward.context();
     const Tensor dout = backward.take(id);
     if (!dout.defined()) return;
@@ -384,7 +382,7 @@ Value ring_attention(Context& context, const AttentionRows& parts, const Stretch
     };
     add_sink_gradient(context, settings.sinks, {sink_rows(0), sink_rows(1)});
     const RingGradients gradients =
-        ring_backward(context, of, {kept.places(), settings, group, shape[1] / 2}, dropout, group);
+        ring_backward(context, of, {kept.places(), settings, ring, shape[1] / 2}, dropout, ring);
     const auto give = [&](std::int64_t to, const Tensor& like, const auto& half_gradient) {
       const Tensor place = backward.place(to, like.dtype(), like.shape());
       for (const int half : {0, 1}) copy(context, half_of(place, half), half_gradient(half));

@@ -11,8 +11,8 @@
 // is computed, and each rank has 2 c + 1 of them.
 #pragma once
 
+#include "comm/communicator.h"
 #include "ops/attention.h"
-#include "ops/context/context_group.h"
 
 namespace piton {
 
@@ -25,6 +25,12 @@ struct StretchPlaces {
 // q, k and v of this rank's rows, [b, 2 n, heads, d]: of its two stretches, one after the other ->
 // [b * 2 n, a/t * d]. With dropout, n is a multiple of 4. block_rows of the settings is ignored.
 Value ring_attention(Context& context, const AttentionRows& parts, const StretchPlaces& places,
-                     const AttentionSettings& settings, const ContextGroup& group);
+                     const AttentionSettings& settings, Communicator& ring);
+
+// To whom a member of a ring sends, and from whom it receives.
+inline int next_in_ring(const Communicator& ring) { return (ring.rank() + 1) % ring.size(); }
+inline int before_in_ring(const Communicator& ring) {
+  return (ring.rank() + ring.size() - 1) % ring.size();
+}
 
 }  // namespace piton

@@ -12,6 +12,11 @@ void expect_cache_or_tape(const Context& context, const RecurrentRows& rows) {
   PITON_ASSERT(context.tape == nullptr || !rows.cache.given(), "states of a cache go forward only");
 }
 
+// Of the values or the gradient of a parameter, which may be empty.
+Tensor rows_from(const Tensor& all, std::int64_t begin, std::int64_t size) {
+  return all.defined() ? all.slice(0, begin, size) : all;
+}
+
 struct KeptRows {
   std::int64_t samples = 1;
   Kept segments;
@@ -19,16 +24,18 @@ struct KeptRows {
 
 }  // namespace
 
-Value convolved(Context& context, const Value& x, Parameter& weight, const RecurrentRows& rows) {
+Value convolved(Context& context, const Value& x, const ParameterRows& weight,
+                const RecurrentRows& rows) {
   expect_cache_or_tape(context, rows);
+  Parameter& all = weight.parameter;
   const DType dtype = x.tensor.dtype();
   const Shape shape = x.tensor.shape();
   const Tensor y = context.activation(dtype, shape);
   {
-    const WeightUse use = context.weights.acquire(weight, WeightForm::kRows, context.stream);
+    const WeightUse use = context.weights.acquire(all, WeightForm::kRows, context.stream);
     context.kernels.run(ConvolutionForward{.y = y,
                                            .x = x.tensor,
-                                           .weight = use.rows(),
+                                           .weight = rows_from(use.rows(), weight.begin, shape[1]),
                                            .segments = rows.segments,
                                            .samples = rows.samples,
                                            .texts = rows.cache.texts,
@@ -38,32 +45,33 @@ Value convolved(Context& context, const Value& x, Parameter& weight, const Recur
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
   context.tape->record(
-      [x_id = x.id, id = result.id, dtype, shape, &weight, kept = context.tape->keep(x.tensor),
+      [x_id = x.id, id = result.id, dtype, shape, &all, begin = weight.begin,
+       kept = context.tape->keep(x.tensor),
        of = KeptRows{rows.samples, context.tape->keep(rows.segments)}](Backward& backward) {
         Context& context = backward.context();
         const Tensor dy = backward.take(id);
         if (!dy.defined()) return;
         Tensor dx = backward.place(x_id, dtype, shape);
-        const Tensor dweight = context.weights.gradient(weight, context.stream);
+        const Tensor dweight = context.weights.gradient(all, context.stream);
         {
-          const WeightUse use = context.weights.acquire(weight, WeightForm::kRows, context.stream);
+          const WeightUse use = context.weights.acquire(all, WeightForm::kRows, context.stream);
           context.kernels.run(ConvolutionBackward{.dx = dx,
-                                                  .dweight = dweight,
+                                                  .dweight = rows_from(dweight, begin, shape[1]),
                                                   .dy = dy.reshape(shape),
                                                   .x = kept.get(),
-                                                  .weight = use.rows(),
+                                                  .weight = rows_from(use.rows(), begin, shape[1]),
                                                   .segments = of.segments.get(),
                                                   .samples = of.samples},
                               context.stream);
         }
-        if (dweight.defined()) context.weights.contribute(weight, context.stream);
+        if (dweight.defined()) context.weights.contribute(all, context.stream);
         backward.give(x_id, std::move(dx));
       });
   return result;
 }
 
-Value delta_rule(Context& context, const DeltaRows& inputs, Parameter& rate, Parameter& bias,
-                 const RecurrentRows& rows) {
+Value delta_rule(Context& context, const DeltaRows& inputs, const ParameterRows& rate,
+                 const ParameterRows& bias, const RecurrentRows& rows) {
   expect_cache_or_tape(context, rows);
   DeltaRuleInput in{.q = inputs.q.tensor,
                     .k = inputs.k.tensor,
@@ -73,11 +81,14 @@ Value delta_rule(Context& context, const DeltaRows& inputs, Parameter& rate, Par
                     .segments = rows.segments,
                     .samples = rows.samples};
   const Tensor out = context.activation(in.v.dtype(), in.v.shape());
+  const std::int64_t heads = in.v.dim(1);
   {
-    const WeightUse rates = context.weights.acquire(rate, WeightForm::kRows, context.stream);
-    const WeightUse biases = context.weights.acquire(bias, WeightForm::kRows, context.stream);
-    in.rate = rates.rows();
-    in.bias = biases.rows();
+    const auto acquire = [&](const ParameterRows& of) {
+      return context.weights.acquire(of.parameter, WeightForm::kRows, context.stream);
+    };
+    const WeightUse rates = acquire(rate), biases = acquire(bias);
+    in.rate = rows_from(rates.rows(), rate.begin, heads);
+    in.bias = rows_from(biases.rows(), bias.begin, heads);
     context.kernels.run(
         DeltaRuleForward{
             .out = out, .in = in, .texts = rows.cache.texts, .state = rows.cache.states},
@@ -91,7 +102,7 @@ Value delta_rule(Context& context, const DeltaRows& inputs, Parameter& rate, Par
   };
   context.tape->record(
       [id = result.id, q_id = inputs.q.id, k_id = inputs.k.id, v_id = inputs.v.id,
-       decay_id = inputs.decay.id, strength_id = inputs.strength.id, &rate, &bias,
+       decay_id = inputs.decay.id, strength_id = inputs.strength.id, rate, bias, heads,
        kept = KeptInputs{keep(in.q), keep(in.k), keep(in.v), keep(in.decay), keep(in.strength)},
        of = KeptRows{rows.samples, keep(rows.segments)}](Backward& backward) {
         Context& context = backward.context();
@@ -107,24 +118,30 @@ Value delta_rule(Context& context, const DeltaRows& inputs, Parameter& rate, Par
                                 .strength = kept.strength.get(),
                                 .segments = of.segments.get(),
                                 .samples = of.samples};
+        const auto gradient = [&](const ParameterRows& part) {
+          return rows_from(context.weights.gradient(part.parameter, context.stream), part.begin,
+                           heads);
+        };
         DeltaRuleBackward call{.dq = place(q_id, in.q),
                                .dk = place(k_id, in.k),
                                .dv = place(v_id, in.v),
                                .ddecay = place(decay_id, in.decay),
                                .dstrength = place(strength_id, in.strength),
-                               .drate = context.weights.gradient(rate, context.stream),
-                               .dbias = context.weights.gradient(bias, context.stream),
+                               .drate = gradient(rate),
+                               .dbias = gradient(bias),
                                .dout = dout.reshape(in.v.shape()),
                                .in = in};
         {
-          const WeightUse rates = context.weights.acquire(rate, WeightForm::kRows, context.stream);
-          const WeightUse biases = context.weights.acquire(bias, WeightForm::kRows, context.stream);
-          call.in.rate = rates.rows();
-          call.in.bias = biases.rows();
+          const auto acquire = [&](const ParameterRows& part) {
+            return context.weights.acquire(part.parameter, WeightForm::kRows, context.stream);
+          };
+          const WeightUse rates = acquire(rate), biases = acquire(bias);
+          call.in.rate = rows_from(rates.rows(), rate.begin, heads);
+          call.in.bias = rows_from(biases.rows(), bias.begin, heads);
           context.kernels.run(call, context.stream);
         }
-        if (call.drate.defined()) context.weights.contribute(rate, context.stream);
-        if (call.dbias.defined()) context.weights.contribute(bias, context.stream);
+        if (call.drate.defined()) context.weights.contribute(rate.parameter, context.stream);
+        if (call.dbias.defined()) context.weights.contribute(bias.parameter, context.stream);
         backward.give(q_id, std::move(call.dq));
         backward.give(k_id, std::move(call.dk));
         backward.give(v_id, std::move(call.dv));

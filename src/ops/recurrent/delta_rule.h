@@ -24,9 +24,16 @@ struct RecurrentRows {
   StateView cache;  // in place of samples; without a tape
 };
 
+// Of a parameter: as many rows as an op has channels or heads, from `begin` on.
+struct ParameterRows {
+  Parameter& parameter;
+  std::int64_t begin = 0;
+};
+
 // SiLU of the causal convolution of each channel. x [n, c], rows may be strided; weight [c, w] ->
 // [n, c].
-Value convolved(Context& context, const Value& x, Parameter& weight, const RecurrentRows& rows);
+Value convolved(Context& context, const Value& x, const ParameterRows& weight,
+                const RecurrentRows& rows);
 
 // The inputs of the gated delta rule, of this rank's heads. Rows may be strided.
 struct DeltaRows {
@@ -38,8 +45,8 @@ struct DeltaRows {
 };
 
 // -> [n, hv, dv]. `rate` and `bias`: [hv], of the decay.
-Value delta_rule(Context& context, const DeltaRows& inputs, Parameter& rate, Parameter& bias,
-                 const RecurrentRows& rows);
+Value delta_rule(Context& context, const DeltaRows& inputs, const ParameterRows& rate,
+                 const ParameterRows& bias, const RecurrentRows& rows);
 
 // activation(gate) x, [n, c] each; rows may be strided.
 Value gated(Context& context, const Value& x, const Value& gate, ActivationKind kind);

@@ -235,7 +235,7 @@ TEST(MegatronFlags, OfMindSpeedSetOptionsByTheirValues) {
                "--rope-scaling-type", "llama3", "--rope-scaling-factor", "8", "--low-freq-factor",
                "1.0", "--high-freq-factor", "4.0", "--original-max-position-embeddings", "8192",
                "--num-layer-list", "1,2,1"});
-  EXPECT_EQ(f.options.parallel.context_exchange, ContextExchange::kHeads);
+  EXPECT_TRUE(f.options.parallel.context_forms().has(ContextExchange::kHeads));
   EXPECT_EQ(f.options.parallel.schedule.manual_layers, "1,2,1");
   EXPECT_TRUE(f.options.parallel.schedule.manual_allocation);
   EXPECT_TRUE(f.set.given("pipeline-schedule"));
@@ -245,10 +245,16 @@ TEST(MegatronFlags, OfMindSpeedSetOptionsByTheirValues) {
   EXPECT_EQ(f.options.model.rotary.scaling_type, "yarn");
   EXPECT_EQ(f.options.model.rotary.fast, 32);
   f.set.parse({"--context-parallel-algo", "megatron_cp_algo"});
-  EXPECT_EQ(f.options.parallel.context_exchange, ContextExchange::kRing);
-  EXPECT_EQ(f.failure({"--context-parallel-algo", "hybrid_cp_algo"}),
-            "--context-parallel-algo: got \"hybrid_cp_algo\", wanted megatron_cp_algo or "
-            "ulysses_cp_algo; here it is --cp-comm-type");
+  EXPECT_TRUE(f.options.parallel.context_forms().has(ContextExchange::kRing));
+  f.set.parse({"--context-parallel-algo", "kvallgather_cp_algo"});
+  EXPECT_TRUE(f.options.parallel.context_forms().has(ContextExchange::kGather));
+  f.set.parse({"--context-parallel-size", "8", "--context-parallel-algo", "hybrid_cp_algo",
+               "--ulysses-degree-in-cp", "4"});
+  EXPECT_TRUE(f.options.parallel.context_forms().has(ContextExchange::kHeadsAndRing));
+  EXPECT_EQ(f.options.parallel.context_forms().heads, 4);
+  EXPECT_EQ(f.failure({"--context-parallel-algo", "adaptive_cp_algo"}),
+            "--context-parallel-algo: got \"adaptive_cp_algo\", wanted megatron_cp_algo or "
+            "ulysses_cp_algo or hybrid_cp_algo or kvallgather_cp_algo; here it is --cp-comm-type");
   EXPECT_EQ(f.failure({"--low-freq-factor", "2"}),
             "--low-freq-factor: got \"2\", wanted 1 or 1.0; those of --rotary-scaling-type llama3");
 }

@@ -53,7 +53,7 @@ TEST(ParallelOptions, DivideSamplesOverContextRanks) {
   OptionSet set;
   set.add("parallel", options);
   set.parse({"--tensor-model-parallel-size", "2", "--context-parallel-size", "3"});
-  EXPECT_EQ(options.context_exchange, ContextExchange::kRing);
+  EXPECT_TRUE(options.context_forms().has(ContextExchange::kRing));
   const MeshSizes sizes = options.check(12);
   EXPECT_EQ(sizes[Axis::kContext], 3);
   EXPECT_EQ(sizes[Axis::kData], 2);
@@ -64,7 +64,7 @@ TEST(ParallelOptions, DivideSamplesOverContextRanks) {
             "--context-parallel-size or --pipeline-model-parallel-size");
   EXPECT_THAT(refusal({"--context-parallel-size=0"}, 1),
               testing::HasSubstr("--context-parallel-size is 0, wanted at least 1"));
-  EXPECT_THAT(refusal({"--cp-comm-type=allgather"}, 1), testing::HasSubstr("--cp-comm-type"));
+  EXPECT_THAT(refusal({"--cp-comm-type=rings"}, 1), testing::HasSubstr("--cp-comm-type"));
 }
 
 TEST(ParallelOptions, DivideExpertsOverDataParallelRanks) {
@@ -113,7 +113,7 @@ TEST(ParallelOptions, CutSamplesIntoStretches) {
     return "accepted";
   };
   const ParallelOptions ring{.context = 3};
-  const ParallelOptions heads{.context = 3, .context_exchange = ContextExchange::kHeads};
+  const ParallelOptions heads{.context = 3, .context_exchanges = {"a2a"}};
   EXPECT_EQ(refusal({}, 7, true), "accepted");
   EXPECT_EQ(refusal(ring, 18, false), "accepted");
   EXPECT_EQ(refusal(ring, 24, true), "accepted");
@@ -123,8 +123,48 @@ TEST(ParallelOptions, CutSamplesIntoStretches) {
             "into 6 stretches");
   EXPECT_EQ(refusal(ring, 18, true),
             "--seq-length: got 18, wanted a multiple of 24: --context-parallel-size 3 cuts samples "
-            "into 6 stretches, of 4 tokens each or a multiple with --attention-dropout and "
-            "--cp-comm-type p2p");
+            "into 6 stretches, and with --attention-dropout those of a ring of --cp-comm-type p2p "
+            "or a2a+p2p have 4 tokens each or a multiple");
+  const ParallelOptions gathered{.context = 3, .context_exchanges = {"allgather"}};
+  EXPECT_EQ(refusal(gathered, 18, true), "accepted");
+  // Stretches of the rings are as long as those of the ranks that exchange heads together.
+  const auto both = [](int heads, int ring) {
+    return ParallelOptions{.context = heads * ring,
+                           .context_exchanges = {"a2a+p2p"},
+                           .hierarchical_context = {heads, ring}};
+  };
+  EXPECT_EQ(both(2, 3).sequence_multiple(true), 24);
+  EXPECT_EQ(both(3, 2).sequence_multiple(true), 48);
+  EXPECT_EQ(both(4, 2).sequence_multiple(true), 16);
+  EXPECT_EQ(both(3, 2).sequence_multiple(false), 12);
+  EXPECT_EQ(both(3, 1).sequence_multiple(true), 6);
+}
+
+TEST(ParallelOptions, DivideContextRanksIntoThoseOfHeadsAndOfRings) {
+  const std::string ranks = "--context-parallel-size=6";
+  const std::string sizes = "--hierarchical-context-parallel-sizes";
+  ParallelOptions options;
+  OptionSet set;
+  set.add("parallel", options);
+  set.parse({ranks, "--cp-comm-type", "a2a+p2p", sizes, "2", "3"});
+  EXPECT_EQ(options.context_forms().heads, 2);
+  EXPECT_EQ(options.context_forms().of_layer(5), ContextExchange::kHeadsAndRing);
+  set.parse({"--cp-comm-type", "p2p", "all_gather", "a2a+p2p", sizes, "3"});
+  EXPECT_EQ(options.context_forms().heads, 3);
+  EXPECT_EQ(options.context_forms().of_layer(0), ContextExchange::kRing);
+  EXPECT_EQ(options.context_forms().of_layer(1), ContextExchange::kGather);
+  const std::string both = "--cp-comm-type=a2a+p2p";
+  EXPECT_EQ(refusal({ranks, both, sizes, "2", "2"}, 6),
+            "parallel: --hierarchical-context-parallel-sizes: got 2 2, wanted two numbers whose "
+            "product is --context-parallel-size, which is 6");
+  EXPECT_THAT(refusal({ranks, both, sizes, "4"}, 6), testing::HasSubstr("got 4, wanted two"));
+  EXPECT_THAT(refusal({ranks, both, sizes, "1", "2", "3"}, 6), testing::HasSubstr("got 1 2 3"));
+  EXPECT_THAT(refusal({ranks, both, sizes, "0", "3"}, 6),
+              testing::HasSubstr("is 0, wanted at least 1"));
+  EXPECT_THAT(refusal({ranks, both}, 6),
+              testing::HasSubstr("--cp-comm-type a2a+p2p: needs --hierarchical-context"));
+  EXPECT_THAT(refusal({ranks, sizes, "2", "3"}, 6),
+              testing::HasSubstr("sizes: needs --cp-comm-type a2a+p2p"));
 }
 
 TEST(InferenceOptions, HaveWorkForEveryProcess) {

@@ -36,6 +36,8 @@ TEST(SequencePart, HasTwoStretchesOfEachSample) {
   std::vector<float> numbers(16);
   std::iota(numbers.begin(), numbers.end(), 0.0F);
   EXPECT_THAT(rows_of_part(numbers, batch, {1, 2}), ElementsAre(2, 3, 4, 5, 10, 11, 12, 13));
+  EXPECT_THAT(rows_of_part(positions_of_rows(batch), batch, {0, 2}),
+              ElementsAre(0, 1, 6, 7, 0, 1, 6, 7));
 }
 
 TEST(SequencePart, TakesEachTokenOnce) {

@@ -1,5 +1,5 @@
 // Attention of rows on several ranks against the ordinary op with all of them, forward and
-// backward, in fp64, under every mask: both ways of exchange, two and three ranks.
+// backward, in fp64, under every mask: each way of exchange, two to six ranks.
 #include "ops/context/context_attention.h"
 
 #include <gtest/gtest.h>
@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "comm/sequence_stretches.h"
 #include "device/host_device.h"
 #include "kernels/reference/kernels.h"
 #include "support/tensors.h"
@@ -19,6 +21,50 @@ namespace piton {
 namespace {
 
 constexpr std::int64_t kBatch = 2, kHeads = 12, kGroups = 6, kHeadSize = 3;
+
+// How many ranks exchange what.
+struct Form {
+  std::string name;
+  int heads = 1;
+  int keys = 1;
+  bool gathers = false;
+
+  int ranks() const { return heads * keys; }
+};
+
+std::vector<Form> forms() {
+  return {{"ring of 2", 1, 2},
+          {"ring of 3", 1, 3},
+          {"heads of 2", 2, 1},
+          {"heads of 3", 3, 1},
+          {"gathers of 2", 1, 2, true},
+          {"gathers of 3", 1, 3, true},
+          {"heads of 2, ring of 2", 2, 2},
+          {"heads of 3, ring of 2", 3, 2},
+          {"heads of 2, ring of 3", 2, 3}};
+}
+
+// The groups of a rank.
+struct Groups {
+  Groups(World& world, const Form& form)
+      : heads(group_of(world, world.rank() / form.heads * form.heads, 1, form.heads)),
+        keys(group_of(world, world.rank() % form.heads, form.heads, form.keys)),
+        all(make_group_of_all(world, "context")),
+        context{.group = all.get(),
+                .heads = form.heads > 1 ? heads.get() : nullptr,
+                .keys = form.keys > 1 ? keys.get() : nullptr,
+                .gathers = form.gathers} {}
+
+  std::unique_ptr<Communicator> heads, keys, all;
+  ContextGroup context;
+
+ private:
+  static std::unique_ptr<Communicator> group_of(World& world, int first, int stride, int count) {
+    std::vector<int> ranks;
+    for (int i = 0; i < count; ++i) ranks.push_back(first + i * stride);
+    return world.make_group(ranks, "part");
+  }
+};
 
 struct Case {
   std::string name;
@@ -63,11 +109,12 @@ struct Result {
 };
 
 // Values of the rows of a rank, as they are in the whole.
-std::vector<double> part(const std::vector<double>& whole, const Inputs& of,
+template <typename Number>
+std::vector<Number> part(const std::vector<Number>& whole, const Inputs& of,
                          const SequenceStretches& stretches) {
   const auto width = std::ssize(whole) / (kBatch * of.sequence);
   const std::int64_t n = stretches.rows(of.sequence);
-  std::vector<double> rows;
+  std::vector<Number> rows;
   for (std::int64_t sample = 0; sample < kBatch; ++sample) {
     for (const int stretch : {stretches.first(), stretches.second()}) {
       const auto begin = whole.begin() + (sample * of.sequence + stretch * n) * width;
@@ -98,10 +145,15 @@ class Rank {
   }
 
   Result over(const ContextGroup& group) {
-    const SequenceStretches mine = group.stretches();
+    const SequenceStretches mine{group.rank(), group.size()};
     const auto own = [&](const Tensor& tensor) { return tensor_part(tensor, inputs_, mine); };
-    ContextPlaces places{.segments = segments_places().query_segments,
-                         .stretches = stretch_places(mine)};
+    ContextPlaces places{.rows = segments_places()};
+    if (group.keys != nullptr && group.gathers) {
+      places.rows.query_positions = numbers_part(positions(), mine);
+      if (case_.documents) places.rows.query_segments = numbers_part(inputs_.segments, mine);
+    } else if (group.keys != nullptr) {
+      places.stretches = stretch_places({group.keys->rank(), group.keys->size()});
+    }
     return run(own(inputs_.q), own(inputs_.k), own(inputs_.v), own(inputs_.dout),
                [&](Context& context, const AttentionRows& rows) {
                  return attend_over_ranks(context, rows, places, settings(), group);
@@ -123,6 +175,18 @@ class Rank {
     if (!case_.documents) return {};
     const Tensor all = numbers({kBatch, inputs_.sequence}, inputs_.segments);
     return {.query_segments = all, .key_segments = all};
+  }
+
+  // Of each row, its place in its sample.
+  std::vector<std::int32_t> positions() const {
+    std::vector<std::int32_t> all;
+    for (std::int64_t i = 0; i < kBatch * inputs_.sequence; ++i)
+      all.push_back(static_cast<std::int32_t>(i % inputs_.sequence));
+    return all;
+  }
+
+  Tensor numbers_part(const std::vector<std::int32_t>& whole, const SequenceStretches& of) const {
+    return numbers({kBatch, 2 * of.rows(inputs_.sequence)}, part(whole, inputs_, of));
   }
 
   StretchPlaces stretch_places(const SequenceStretches& of) const {
@@ -200,30 +264,43 @@ std::vector<Case> cases() {
 }
 
 TEST(ContextAttention, IsThatOfOneRankWithAllRows) {
-  for (const int ranks : {2, 3}) {
-    const Inputs inputs(2 * ranks * 4);
+  for (const Form& form : forms()) {
+    const Inputs inputs(2 * form.ranks() * 4);
     for (const Case& one : cases()) {
       const Result whole = Rank(inputs, one).whole();
-      for (const ContextExchange exchange : {ContextExchange::kRing, ContextExchange::kHeads}) {
-        test::run_ranks(ranks, [&](World& world) {
-          const auto group = make_group_of_all(world, "context");
-          const ContextGroup context{group.get(), exchange};
-          Rank rank(inputs, one);
-          const Result own = rank.over(context);
-          group->barrier();  // the next rank may not have received yet what this one has sent
-          const auto difference = [&](const std::vector<double>& got,
-                                      const std::vector<double>& all) {
-            return largest_difference(got, part(all, inputs, context.stretches()));
-          };
-          const std::string what =
-              fmt::format("{}, {} ranks, {}", one.name, ranks,
-                          exchange == ContextExchange::kRing ? "ring" : "all-to-all");
-          EXPECT_LT(difference(own.out, whole.out), 1e-12) << what;
-          EXPECT_LT(difference(own.dq, whole.dq), 1e-12) << what;
-          EXPECT_LT(difference(own.dk, whole.dk), 1e-12) << what;
-          EXPECT_LT(difference(own.dv, whole.dv), 1e-12) << what;
-        });
+      test::run_ranks(form.ranks(), [&](World& world) {
+        const Groups groups(world, form);
+        Rank rank(inputs, one);
+        const Result own = rank.over(groups.context);
+        groups.all->barrier();  // the next rank may not have received yet what this one has sent
+        const SequenceStretches mine{groups.context.rank(), groups.context.size()};
+        const auto difference = [&](const std::vector<double>& got,
+                                    const std::vector<double>& all) {
+          return largest_difference(got, part(all, inputs, mine));
+        };
+        const std::string what = fmt::format("{}, {}", one.name, form.name);
+        EXPECT_LT(difference(own.out, whole.out), 1e-12) << what;
+        EXPECT_LT(difference(own.dq, whole.dq), 1e-12) << what;
+        EXPECT_LT(difference(own.dk, whole.dk), 1e-12) << what;
+        EXPECT_LT(difference(own.dv, whole.dv), 1e-12) << what;
+      });
+    }
+  }
+}
+
+// So they have the work of one rank of a ring of fewer ranks.
+TEST(ContextAttention, GivesRunsOfNeighborsTheStretchesOfOneRank) {
+  for (const int run : {2, 3}) {
+    for (int number = 0; number < 4; ++number) {
+      const SequenceStretches of_run{number, 4};
+      std::set<int> wanted, got;
+      for (int i = 0; i < run; ++i) {
+        wanted.insert(of_run.first() * run + i);
+        wanted.insert(of_run.second() * run + i);
+        const SequenceStretches own{number * run + i, 4 * run};
+        got.insert({own.first(), own.second()});
       }
+      EXPECT_EQ(got, wanted);
     }
   }
 }
