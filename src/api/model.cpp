@@ -13,7 +13,7 @@
 #include "generate/source_texts.h"
 #include "huggingface/files/quantized_matrix.h"
 #include "model/label_head.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
@@ -159,6 +159,14 @@ struct Model::State {
                     "{}: trains {} in full, and adapters to choose from share all of the model's "
                     "tensors; load it alone, with --lora-load",
                     path.string(), *one.adapters.trained.begin());
+      }
+      const auto expert = std::ranges::find_if(
+          one.adapters.shapes, [](const auto& shape) { return is_expert_adapter(shape.first); });
+      if (expert != one.adapters.shapes.end()) {
+        throw Error(Fault::kUsage,
+                    "{}: has an adapter of {}, and adapters of experts are not chosen by request; "
+                    "load it alone, with --lora-load",
+                    path.string(), expert->first);
       }
       choices.push_back(std::move(one));
       choice_names.push_back(name);

@@ -9,7 +9,7 @@
 
 #include "api/planning.h"
 #include "checkpoint/load_values.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "ranks/setting.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
