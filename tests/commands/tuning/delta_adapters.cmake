@@ -43,7 +43,7 @@ foreach(family qwen3_5 qwen3_next)
     if(kind STREQUAL "dora")  # not of experts
       set(lora --lora-target-modules q_proj k_proj v_proj o_proj in_proj_qkvz in_proj_ba out_proj --lora-r 4
         --use-dora --lora-dropout 0.1)
-      if(family STREQUAL "qwen3_next")
+      if(family MATCHES "next")
         list(INSERT lora 1 shared_expert.all-linear)
       endif()
     endif()

@@ -331,8 +331,9 @@ TEST(PeftSource, RefusesParametersOfExpertsOfAnotherShape) {
               }),
               HasSubstr("no adapter of a linear of this model, and no part of it (1): "
                         "base_model.model.model.layers.1.mlp.experts.base_layer.lora_A"));
-  EXPECT_THAT(message_of_experts_after(
-                  [&](Tensors&, Json& config) { config["rank_pattern"].erase("experts.gate_up_proj"); }),
+  EXPECT_THAT(message_of_experts_after([&](Tensors&, Json& config) {
+                config["rank_pattern"].erase("experts.gate_up_proj");
+              }),
               HasSubstr("is [24, 32], wanted [32, 32]"));
 }
 
