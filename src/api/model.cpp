@@ -154,20 +154,7 @@ struct Model::State {
     for (const auto& [name, path] : files.choices) {
       OpenedAdapter one = open_adapter(path, opened, *everyone);
       check_computed(one, opened, path);
-      if (!one.adapters.trained.empty()) {
-        throw Error(Fault::kUsage,
-                    "{}: trains {} in full, and adapters to choose from share all of the model's "
-                    "tensors; load it alone, with --lora-load",
-                    path.string(), *one.adapters.trained.begin());
-      }
-      const auto expert = std::ranges::find_if(
-          one.adapters.shapes, [](const auto& shape) { return is_expert_adapter(shape.first); });
-      if (expert != one.adapters.shapes.end()) {
-        throw Error(Fault::kUsage,
-                    "{}: has an adapter of {}, and adapters of experts are not chosen by request; "
-                    "load it alone, with --lora-load",
-                    path.string(), expert->first);
-      }
+      check_can_be_chosen(one.adapters, path.string());
       choices.push_back(std::move(one));
       choice_names.push_back(name);
     }

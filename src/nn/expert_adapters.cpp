@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "nn/adapter_factors.h"
+#include "ops/linear/rank_rows.h"
 
 namespace piton {
 namespace {
@@ -27,21 +28,19 @@ Parameter* added_factor(ParameterList& parameters, Parameter parameter) {
 
 // A and B of an expert.
 template <typename A, typename B>
-ExpertAdapter made(ParameterList& parameters, const Shard& shard, const ExpertProducts& of,
-                   const std::string& matrix, const A& a, const B& b) {
+ExpertAdapter made(const ExpertProducts& of, const std::string& matrix, const A& a, const B& b) {
   const AdapterShape& shape = *shape_of(of, matrix);
   PITON_ASSERT(!shape.magnitude, "{}: lengths of experts", name_of(of, matrix));
-  Parameter* const all_a =
-      added_factor(parameters, of_experts(shard, adapter_a_of(name_of(of, matrix)), of.here, a));
-  Parameter* const all_b =
-      added_factor(parameters, of_experts(shard, adapter_b_of(name_of(of, matrix)), of.here, b));
+  Parameter* const all_a = added_factor(
+      of.parameters, of_experts(of.shard, adapter_a_of(name_of(of, matrix)), of.here, a));
+  Parameter* const all_b = added_factor(
+      of.parameters, of_experts(of.shard, adapter_b_of(name_of(of, matrix)), of.here, b));
   return {.a = *all_a, .b = *all_b, .scale = shape.scale};
 }
 
 }  // namespace
 
-std::vector<ExpertAdapter> adapters_of_first_product(ParameterList& parameters, const Shard& shard,
-                                                     const ExpertProducts& of,
+std::vector<ExpertAdapter> adapters_of_first_product(const ExpertProducts& of,
                                                      const std::vector<RowPart>& parts,
                                                      std::int64_t in) {
   std::vector<ExpertAdapter> adapters;
@@ -58,39 +57,59 @@ std::vector<ExpertAdapter> adapters_of_first_product(ParameterList& parameters, 
       const AdapterShape* const shape = shape_of(of, matrix);
       if (shape == nullptr) continue;
       const auto a = [&](std::int64_t expert) {
-        return shared_adapter_factor(shard, adapter_a_of(name_of(of, matrix, expert)), shape->rank,
-                                     in, initial_adapter_a(in));
+        return shared_adapter_factor(of.shard, adapter_a_of(name_of(of, matrix, expert)),
+                                     shape->rank, in, initial_adapter_a(in));
       };
       const auto b = [&](std::int64_t expert) {
         std::vector<RowPart> rows;
         for (const RowPart& one : together)
           rows.push_back({adapter_b_of(name_of(of, one.name, expert)), one.out});
-        return row_split_parameter(shard, "", rows, shape->rank, {});
+        return row_split_parameter(of.shard, "", rows, shape->rank, {});
       };
-      ExpertAdapter adapter = made(parameters, shard, of, matrix, a, b);
+      ExpertAdapter adapter = made(of, matrix, a, b);
       adapter.first_output = first_output;
       adapters.push_back(adapter);
     }
-    first_output += first->out / shard.size();
+    first_output += first->out / of.shard.size();
   }
   return adapters;
 }
 
-std::vector<ExpertAdapter> adapters_of_last_product(ParameterList& parameters, const Shard& shard,
-                                                    const ExpertProducts& of, std::int64_t out,
+std::vector<ExpertAdapter> adapters_of_last_product(const ExpertProducts& of, std::int64_t out,
                                                     std::int64_t in) {
   const std::string matrix = "down";
   const AdapterShape* const shape = shape_of(of, matrix);
   if (shape == nullptr) return {};
   const auto a = [&](std::int64_t expert) {
-    return column_split_parameter(shard, adapter_a_of(name_of(of, matrix, expert)), shape->rank, in,
-                                  initial_adapter_a(in));
+    return column_split_parameter(of.shard, adapter_a_of(name_of(of, matrix, expert)), shape->rank,
+                                  in, initial_adapter_a(in));
   };
   const auto b = [&](std::int64_t expert) {
-    return shared_adapter_factor(shard, adapter_b_of(name_of(of, matrix, expert)), out, shape->rank,
-                                 {});
+    return shared_adapter_factor(of.shard, adapter_b_of(name_of(of, matrix, expert)), out,
+                                 shape->rank, {});
   };
-  return {made(parameters, shard, of, matrix, a, b)};
+  return {made(of, matrix, a, b)};
+}
+
+Tensor drawn_mask(Context& context, const Shard& shard, const ExpertMask& mask,
+                  const ExpertRows& rows) {
+  if (!context.training || !context.adapters || mask.probability == 0) return {};
+  MaskRows drawn = context.rows;
+  drawn.first_column = mask.first_column;
+  const Tensor tokens = context.activation(shard.dtype, {mask.tokens, mask.width});
+  const Tensor halves = context.activation(shard.dtype, tokens.shape());
+  // The sigmoid of 0 is a half.
+  context.device.zero(tokens, context.stream);
+  context.kernels.run(ActivationForward{.y = halves, .x = tokens, .kind = ActivationKind::kSigmoid},
+                      context.stream);
+  context.kernels.run(
+      DropoutAddForward{.y = tokens,
+                        .x = halves,
+                        .dropout = {mask.probability, site_key(context.seed, mask.site), drawn}},
+      context.stream);
+  context.kernels.run(Scale{.y = tokens, .x = tokens, .factor = 2}, context.stream);
+  const Value all = rows_of_ranks(context, {tokens}, *shard.experts, /*splits=*/true);
+  return dispatched(context, {all.tensor}, rows).tensor;
 }
 
 }  // namespace piton

@@ -34,6 +34,8 @@ Parameter of_experts(const Shard& shard, std::string name, const ExpertRange& he
 
 // Where the adapters of experts are made.
 struct ExpertProducts {
+  ParameterList& parameters;
+  const Shard& shard;
   std::string name;  // of the mixture: "layers.3.mlp"
   ExpertRange here;
   const Adapters* adapters = nullptr;  // null: none; their `choices` have none of experts
@@ -41,14 +43,25 @@ struct ExpertProducts {
 
 // Of the matrices `parts` ("gate", "up") of an expert, next to each other, [rows, in] each, whose
 // rows tensor ranks split.
-std::vector<ExpertAdapter> adapters_of_first_product(ParameterList& parameters, const Shard& shard,
-                                                     const ExpertProducts& of,
+std::vector<ExpertAdapter> adapters_of_first_product(const ExpertProducts& of,
                                                      const std::vector<RowPart>& parts,
                                                      std::int64_t in);
 
 // Of the matrix "down" [out, in] of an expert, whose columns tensor ranks split.
-std::vector<ExpertAdapter> adapters_of_last_product(ParameterList& parameters, const Shard& shard,
-                                                    const ExpertProducts& of, std::int64_t out,
+std::vector<ExpertAdapter> adapters_of_last_product(const ExpertProducts& of, std::int64_t out,
                                                     std::int64_t in);
+
+// What dropout multiplies elements of the input of a product with, for its adapters: [r, width] of
+// `rows`, 0 or 1 / (1 - p) in the type of activations. Empty: there is no dropout in this pass. It
+// is drawn for each token and column of the whole matrix, and all experts of a token have the same.
+struct ExpertMask {
+  std::string site;
+  double probability = 0;
+  std::int64_t tokens = 0;  // of this expert rank
+  std::int64_t width = 0;
+  std::int64_t first_column = 0;
+};
+Tensor drawn_mask(Context& context, const Shard& shard, const ExpertMask& mask,
+                  const ExpertRows& rows);
 
 }  // namespace piton

@@ -106,22 +106,22 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
     : shard_(shard),
       here_(experts_of_rank(shard, shape.experts)),
       shape_(shape),
+      adapter_dropout_(shape.adapters != nullptr ? shape.adapters->dropout : 0),
       site_(name + ".dropout"),
       random_site_(name + ".router.random"),
       router_(add(parameters, router_parameter(shard, name, shape, initialization.input))),
       router_bias_(shape.bias_rate ? add(parameters, bias_parameter(shard, name, shape)) : nullptr),
       up_(add(parameters, up_parameter(shard, name, shape, here_, &initialization.input))),
       down_(add(parameters, down_parameter(shard, name, shape, here_, initialization.output))) {
-  const ExpertProducts products{name, here_, shape.adapters};
-  up_adapters_ =
-      adapters_of_first_product(parameters, shard, products, first_parts(shape), shape.hidden);
-  down_adapters_ =
-      adapters_of_last_product(parameters, shard, products, shape.hidden, shape.ffn_hidden);
+  const ExpertProducts products{parameters, shard, name, here_, shape.adapters};
+  up_adapters_ = adapters_of_first_product(products, first_parts(shape), shape.hidden);
+  down_adapters_ = adapters_of_last_product(products, shape.hidden, shape.ffn_hidden);
   if (shape.biases) {
     logit_bias_ = add(parameters, logit_bias_parameter(shard, name, shape));
     up_bias_ = add(parameters, up_parameter(shard, name, shape, here_, nullptr));
     down_bias_ = add(parameters, down_bias_parameter(shard, name, shape, here_));
   }
+  shape_.adapters = nullptr;
   shape_.rules.balance_factor /= shard.size();
   shape_.rules.z_factor /= shard.size();
   if (shape.shared) {
@@ -167,9 +167,24 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
   const Value weights = weighs_inputs ? Value{} : of_ranks(routing.weights);
   const ExpertRows rows = sorted_rows(context, of_ranks({routing.choices}).tensor, here_,
                                       most_rows(context, tokens.tensor.dim(0)));
-  const Value inner =
-      expert_linear(context, dispatched(context, x, rows),
-                    {.weight = *up_, .bias = up_bias_, .adapters = up_adapters_}, rows.first_rows);
+  const std::int64_t width = shape_.ffn_hidden / shard_.size();
+  const auto mask_of = [&](std::int64_t columns, std::int64_t first,
+                           const std::vector<ExpertAdapter>& adapters) {
+    if (adapters.empty()) return Tensor();
+    return drawn_mask(context, shard_,
+                      {.site = adapters[0].a.name + ".dropout",
+                       .probability = adapter_dropout_,
+                       .tokens = tokens.tensor.dim(0),
+                       .width = columns,
+                       .first_column = first},
+                      rows);
+  };
+  const Value inner = expert_linear(context, dispatched(context, x, rows),
+                                    {.weight = *up_,
+                                     .bias = up_bias_,
+                                     .adapters = up_adapters_,
+                                     .mask = mask_of(shape_.hidden, 0, up_adapters_)},
+                                    rows.first_rows);
   const Value active = shape_.gated
                            ? gated_activation(context, inner, shape_.activation, shape_.gate_rule)
                            : activation_of(context, inner, shape_.activation);
@@ -177,7 +192,8 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
                                     {.weight = *down_,
                                      .bias = down_bias_,
                                      .adds_bias = shard_.rank() == 0,
-                                     .adapters = down_adapters_},
+                                     .adapters = down_adapters_,
+                                     .mask = mask_of(width, shard_.rank() * width, down_adapters_)},
                                     rows.first_rows);
   const Value y =
       weighs_inputs ? summed(context, outer, rows) : combined(context, outer, weights, rows.places);

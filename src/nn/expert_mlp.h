@@ -87,6 +87,7 @@ class ExpertMlp {
   Shard shard_;
   ExpertRange here_;
   ExpertMlpShape shape_;
+  double adapter_dropout_;  // probability
   std::string site_, random_site_;
   Parameter* router_;                 // [experts, h]
   Parameter* router_bias_ = nullptr;  // [experts]

@@ -146,6 +146,18 @@ TEST(LoraOfExperts, HasTheLossesGradientsAndValuesOfOneProcess) {
       model, adapters(model, {"experts.gate_proj", "q_proj", "o_proj", "down_proj"}), half(1));
 }
 
+// The masks of a token are those of its rank, wherever its experts are.
+TEST(LoraOfExperts, MayHaveDropout) {
+  const ModelConfig model = with_mixtures();
+  LoraOptions options;
+  options.target_modules = {"all-linear"};
+  options.rank = 4;
+  options.dropout = 0.2;
+  expect_as_one_process(model, options.resolve(model), half(1));
+  options.target_modules = {"linear_fc1", "linear_fc2"};
+  expect_as_one_process(model, options.resolve(model), half(0));
+}
+
 // Biases of experts, which the first tensor rank adds, and choices that are dropped.
 TEST(LoraOfExperts, MayHaveBiasesAndACapacity) {
   ModelConfig model = with_mixtures();

@@ -263,17 +263,17 @@ LayerLinears adapted_by(const LoraOptions& options, const ModelConfig& config) {
   return adapted;
 }
 
-// Adapters of experts have neither.
-void check_experts_are_plain(const LoraOptions& options, const LayerLinears& adapted) {
-  if (!options.use_dora && options.dropout == 0) return;
+// Adapters of experts have none.
+void check_magnitudes_of_experts(const LoraOptions& options, const LayerLinears& adapted) {
+  if (!options.use_dora) return;
   if (std::ranges::none_of(adapted, [](const auto& one) { return is_of_experts(one.second); }))
     return;
   throw Error(
       Fault::kUsage,
-      "{}: not for adapters of experts, which --lora-target-modules {} gives; leave it out, "
-      "or name modules without experts: q_proj v_proj ..., shared_experts.up_proj, "
+      "--use-dora: not for adapters of experts, which --lora-target-modules {} gives; leave "
+      "it out, or name modules without experts: q_proj v_proj ..., shared_experts.up_proj, "
       "mlp.up_proj",
-      options.use_dora ? "--use-dora" : "--lora-dropout", fmt::join(options.target_modules, " "));
+      fmt::join(options.target_modules, " "));
 }
 
 std::map<std::string, AdapterShape> shapes_of(const LoraOptions& options,
@@ -281,7 +281,7 @@ std::map<std::string, AdapterShape> shapes_of(const LoraOptions& options,
   constexpr const char* kRanks = "--lora-rank-pattern";
   constexpr const char* kAlphas = "--lora-alpha-pattern";
   const LayerLinears adapted = adapted_by(options, config);
-  check_experts_are_plain(options, adapted);
+  check_magnitudes_of_experts(options, adapted);
   const auto ranks = pattern_of<std::int64_t>(kRanks, options.rank_pattern, config);
   const auto alphas = pattern_of<double>(kAlphas, options.alpha_pattern, config);
   check_names(kRanks, ranks, adapted);
@@ -384,6 +384,22 @@ void check_computed(const ModelConfig& config, const Adapters& adapters, const s
                 "{}: has an adapter of {}, which can only be merged into the model; give what "
                 "piton convert --load BASE --lora-load {} --to hf writes",
                 where, name, where);
+  }
+}
+
+void check_can_be_chosen(const Adapters& adapters, const std::string& where) {
+  if (!adapters.trained.empty()) {
+    throw Error(Fault::kUsage,
+                "{}: trains {} in full, and adapters to choose from share all of the model's "
+                "tensors; load it alone, with --lora-load",
+                where, *adapters.trained.begin());
+  }
+  for (const auto& [name, shape] : adapters.shapes) {
+    if (!is_expert_adapter(name)) continue;
+    throw Error(Fault::kUsage,
+                "{}: has an adapter of {}, and adapters of experts are not chosen by request; load "
+                "it alone, with --lora-load",
+                where, name);
   }
 }
 

@@ -99,4 +99,8 @@ struct LoraOptions {
 // needs no check. `where`: the files.
 void check_computed(const ModelConfig& config, const Adapters& adapters, const std::string& where);
 
+// Throws Error(kUsage) for adapters that are not one of several to choose from by text
+// (Adapters::choices): they train a part of the model in full, or are of experts.
+void check_can_be_chosen(const Adapters& adapters, const std::string& where);
+
 }  // namespace piton

@@ -36,6 +36,16 @@ void multiply_back(Context& context, Parameter& weight, LinearBackwardInput call
   context.kernels.run(call, context.stream);
 }
 
+// mask x, or x itself without a mask.
+Tensor masked(Context& context, const Tensor& x, const Tensor& mask) {
+  if (!mask.defined()) return x;
+  const Tensor y = context.activation(x.dtype(), x.shape());
+  // A mask is not negative, so it is its ReLU.
+  context.kernels.run(ActivationForward{.y = y, .x = mask, .up = x, .kind = ActivationKind::kRelu},
+                      context.stream);
+  return y;
+}
+
 // The adapters of a pass.
 using Adapters = std::vector<ExpertAdapter>;
 
@@ -71,6 +81,22 @@ std::vector<Tensor> input_gradients(Context& context, const Adapters& adapters, 
   return gradients;
 }
 
+// dx of all adapters, without that of W; empty: there are none.
+Tensor dx_of_adapters(Context& context, const Adapters& adapters,
+                      const std::vector<Tensor>& dinputs, const Tensor& mask,
+                      const Tensor& first_rows) {
+  Tensor sum;
+  for (std::size_t i = 0; i < adapters.size(); ++i) {
+    const Tensor before = sum;
+    if (!sum.defined()) {
+      sum = context.activation(dinputs[i].dtype(), {dinputs[i].dim(0), adapters[i].a.shape[1]});
+    }
+    multiply_back(context, adapters[i].a,
+                  {.dx = sum, .dy = dinputs[i], .residual = before, .first_rows = first_rows});
+  }
+  return sum.defined() ? masked(context, sum, mask) : sum;
+}
+
 // dW += dy^T x of each expert.
 void add_product(Context& context, Parameter& weight, LinearBackwardWeight call) {
   const auto [dweight, overwrites] = context.weights.gradient_buffer(weight, context.stream);
@@ -86,14 +112,17 @@ struct WeightJob {
   Tensor dy;
   Kept x;
   Kept first_rows;
+  Kept mask;
   std::vector<Kept> inputs;     // of the adapters
   std::vector<Tensor> dinputs;  // and their gradients
 
   void run(Context& context) const {
+    Tensor seen;  // by the adapters
+    if (!matrices.adapters.empty()) seen = masked(context, x.get(), mask.get());
     for (std::size_t i = 0; i < matrices.adapters.size(); ++i) {
       const ExpertAdapter& adapter = matrices.adapters[i];
       add_product(context, adapter.a,
-                  {.dy = dinputs[i], .x = x.get(), .first_rows = first_rows.get()});
+                  {.dy = dinputs[i], .x = seen, .first_rows = first_rows.get()});
       add_product(
           context, adapter.b,
           {.dy = columns_of(adapter, dy), .x = inputs[i].get(), .first_rows = first_rows.get()});
@@ -127,11 +156,10 @@ struct Node {
     full.dinputs = input_gradients(context, matrices.adapters, dy, first_rows);
     if (x_id >= 0) {
       Tensor dx = context.activation(dy.dtype(), {dy.dim(0), matrices.weight.shape[1]});
-      multiply_back(context, matrices.weight, {.dx = dx, .dy = dy, .first_rows = first_rows});
-      for (std::size_t i = 0; i < matrices.adapters.size(); ++i) {
-        multiply_back(context, matrices.adapters[i].a,
-                      {.dx = dx, .dy = full.dinputs[i], .residual = dx, .first_rows = first_rows});
-      }
+      const Tensor of_adapters =
+          dx_of_adapters(context, matrices.adapters, full.dinputs, job.mask.get(), first_rows);
+      multiply_back(context, matrices.weight,
+                    {.dx = dx, .dy = dy, .residual = of_adapters, .first_rows = first_rows});
       backward.give(x_id, std::move(dx));
     }
     if (!matrices.weight.trainable && matrices.adapters.empty()) return;
@@ -155,7 +183,8 @@ Value expert_linear(Context& context, const Value& x, const ExpertWeights& matri
       bias = context.weights.acquire(*matrices.bias, WeightForm::kRows, context.stream);
     LinearForward call{.y = y, .x = x.tensor, .bias = bias.rows(), .first_rows = first_rows};
     if (!used.adapters.empty()) {
-      inputs = write_adapters(context, used.adapters, x.tensor, y, first_rows);
+      const Tensor seen = masked(context, x.tensor, matrices.mask);
+      inputs = write_adapters(context, used.adapters, seen, y, first_rows);
       call.residual = y;
     }
     multiply(context, matrices.weight, std::move(call));
@@ -164,6 +193,8 @@ Value expert_linear(Context& context, const Value& x, const ExpertWeights& matri
   Value result = context.tape->output(y);
   WeightJob job{.matrices = used, .first_rows = context.tape->keep(first_rows)};
   if (matrices.weight.trainable || !used.adapters.empty()) job.x = context.tape->keep(x.tensor);
+  if (matrices.mask.defined()) job.mask = context.tape->keep(matrices.mask);
+  job.matrices.mask = {};
   for (const Tensor& input : inputs) job.inputs.push_back(context.tape->keep(input));
   context.tape->record(
       [node = Node{x.id, result.id, std::move(job)}](Backward& backward) { node.run(backward); });

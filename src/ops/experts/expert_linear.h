@@ -3,7 +3,9 @@
 // Each expert may have a low-rank adapter (ops/linear/linear_adapter.h), of the same rank r and
 // scale for all of them. For the rows x of an expert with W, A [r, in] and B [f, r]:
 //
-//   y = x W^T + bias + scale (x A^T) B^T
+//   y = x W^T + bias + scale (mask x A^T) B^T
+//
+// The mask is that of dropout; all adapters of a product have one.
 //
 // Rows are multiplied with A and B of their expert as with W. Where tensor ranks split the rows of
 // W and B, each has a summand of the gradient of A; where they split the columns of W and A, of
@@ -33,6 +35,7 @@ struct ExpertWeights {
   // gradient.
   bool adds_bias = true;
   std::vector<ExpertAdapter> adapters = {};  // of different columns of y
+  Tensor mask = {};  // [r, in] of elements of x, 0 or more, or empty: x as it is
 };
 
 // x [r, in], sorted by expert, of which the first first_rows[m] rows count; first_rows int32 [m +

@@ -115,7 +115,7 @@ TEST(LoraOptions, TellMlpsOfAModelWithExpertsApart) {
               HasSubstr("two adapters; leave one of the names out"));
 }
 
-TEST(LoraOptions, RefuseLengthsAndDropoutOfExperts) {
+TEST(LoraOptions, RefuseLengthsOfExperts) {
   const auto message = [](auto&& edit) {
     LoraOptions options;
     options.target_modules = {"all-linear"};
@@ -125,8 +125,6 @@ TEST(LoraOptions, RefuseLengthsAndDropoutOfExperts) {
   EXPECT_THAT(message([](LoraOptions& o) { o.use_dora = true; }),
               HasSubstr("--use-dora: not for adapters of experts, which --lora-target-modules "
                         "all-linear gives; leave it out, or name modules without experts"));
-  EXPECT_THAT(message([](LoraOptions& o) { o.dropout = 0.1; }),
-              HasSubstr("--lora-dropout: not for adapters of experts"));
   LoraOptions others;
   others.target_modules = {"q_proj", "shared_experts.down_proj"};
   others.use_dora = true;
