@@ -1,5 +1,6 @@
 #include "adapters/peft_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -23,10 +24,12 @@ bool names(const std::string& pattern, const std::string& module) {
 }
 
 template <typename T>
-T exception_or(const std::vector<std::pair<std::string, T>>& exceptions, const std::string& module,
-               T otherwise) {
+T exception_or(const std::vector<std::pair<std::string, T>>& exceptions, const PeftConfig& config,
+               const std::string& module, T otherwise) {
+  const std::string weight = module + ".weight";
+  const std::string& target = config.targets_parameter(weight) ? weight : module;
   for (const auto& [pattern, value] : exceptions) {
-    if (names(pattern, module)) return value;
+    if (names(pattern, target)) return value;
   }
   return otherwise;
 }
@@ -40,9 +43,6 @@ void refuse_variants(const HfConfig& config) {
                           "arrow_config", "velora_config", "monteclora_config", "kasa_config"}) {
     if (config.has(key)) config.refuse(key, "null");
   }
-  // PEFT writes an empty list for models with experts.
-  if (config.has("target_parameters") && !config.words("target_parameters").empty())
-    config.refuse("target_parameters", "null");
   if (config.word("bias", "none") != "none") config.refuse("bias", "\"none\"");
   if (config.word("peft_type") != "LORA") config.refuse("peft_type", "\"LORA\"");
 }
@@ -58,8 +58,13 @@ void check_start(const nlohmann::ordered_json& document, const HfConfig& config)
   config.refuse("init_lora_weights", "true, \"gaussian\", \"orthogonal\" or \"eva\"");
 }
 
-void check_pattern(const std::string& key, const std::string& pattern, const std::string& where) {
-  if (pattern.find_first_of("*+?()[]{}|\\$") == std::string::npos) return;
+// The end of a name that a pattern means. PEFT writes ".*\\." before one where it has put the
+// modules of experts together.
+std::string checked_pattern(const std::string& key, const std::string& pattern,
+                            const std::string& where) {
+  constexpr std::string_view kAny = ".*\\.";
+  const std::string end = pattern.starts_with(kAny) ? pattern.substr(kAny.size()) : pattern;
+  if (end.find_first_of("*+?()[]{}|\\$") == std::string::npos) return end;
   throw Error(Fault::kData,
               "{}: {}: got the pattern {}, wanted names of modules, without signs of regular "
               "expressions",
@@ -69,12 +74,16 @@ void check_pattern(const std::string& key, const std::string& pattern, const std
 }  // namespace
 
 std::int64_t PeftConfig::rank_of(const std::string& module) const {
-  return exception_or(ranks, module, rank);
+  return exception_or(ranks, *this, module, rank);
 }
 
 double PeftConfig::scale_of(const std::string& module) const {
   const auto r = static_cast<double>(rank_of(module));
-  return exception_or(alphas, module, alpha) / (rank_stabilized ? std::sqrt(r) : r);
+  return exception_or(alphas, *this, module, alpha) / (rank_stabilized ? std::sqrt(r) : r);
+}
+
+bool PeftConfig::targets_parameter(const std::string& name) const {
+  return std::ranges::any_of(parameters, [&](const std::string& end) { return names(end, name); });
 }
 
 PeftConfig parse_peft_config(const std::string& text, const std::string& where) {
@@ -88,22 +97,22 @@ PeftConfig parse_peft_config(const std::string& text, const std::string& where) 
                   .rank_stabilized = config.flag("use_rslora", false),
                   .magnitudes = config.flag("use_dora", false),
                   .ties_trained_weights = config.flag("ensure_weight_tying", false)};
+  if (config.has("target_parameters")) peft.parameters = config.words("target_parameters");
   if (!is_alpha(peft.alpha)) config.refuse("lora_alpha", kAlphas);
   if (!(peft.dropout >= 0 && peft.dropout < 1))
     config.refuse("lora_dropout", "0 or more and less than 1");
   const auto exceptions = [&](const char* key, auto&& add) {
     if (!config.has(key)) return;
     const HfConfig inner = config.object(key);
-    for (const auto& [pattern, value] : document.at(key).items()) {
-      check_pattern(key, pattern, where);
-      add(inner, pattern);
-    }
+    for (const auto& [pattern, value] : document.at(key).items())
+      add(inner, pattern, checked_pattern(key, pattern, where));
   };
-  exceptions("rank_pattern", [&](const HfConfig& inner, const std::string& pattern) {
-    peft.ranks.emplace_back(pattern, inner.size(pattern));
+  using Text = const std::string&;
+  exceptions("rank_pattern", [&](const HfConfig& inner, Text pattern, Text end) {
+    peft.ranks.emplace_back(end, inner.size(pattern));
   });
-  exceptions("alpha_pattern", [&](const HfConfig& inner, const std::string& pattern) {
-    peft.alphas.emplace_back(pattern, inner.number(pattern));
+  exceptions("alpha_pattern", [&](const HfConfig& inner, Text pattern, Text end) {
+    peft.alphas.emplace_back(end, inner.number(pattern));
     if (!is_alpha(peft.alphas.back().second)) inner.refuse(pattern, kAlphas);
   });
   return peft;

@@ -25,10 +25,15 @@ struct PeftConfig {
   // counts.
   std::vector<std::pair<std::string, std::int64_t>> ranks;
   std::vector<std::pair<std::string, double>> alphas;
+  // target_parameters: parameters that have adapters themselves, by the ends of their names.
+  std::vector<std::string> parameters;
 
-  // Of the module with this name ("model.layers.0.self_attn.q_proj").
+  // Of the module with this name ("model.layers.0.self_attn.q_proj"), whose weight may be one of
+  // `parameters`, or of the parameter with this name.
   std::int64_t rank_of(const std::string& module) const;
   double scale_of(const std::string& module) const;
+  // Whether `parameters` name this one ("model.layers.0.mlp.experts.down_proj").
+  bool targets_parameter(const std::string& name) const;
 };
 
 // Throws Error(kData) with `where` and the key: text that is not JSON, a value of the wrong kind,

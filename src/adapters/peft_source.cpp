@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -11,7 +12,9 @@
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/listed.h"
+#include "checkpoint/regions.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/values.h"
 #include "huggingface/hf_source.h"
 #include "huggingface/label_head.h"
 #include "huggingface/places.h"
@@ -70,8 +73,14 @@ std::string without_wrapper(const std::string& name) {
 // that in a model with a vision part.
 class Places {
  public:
-  Places(const ModelConfig& model, const HfFamily& family) : prefix_(family.optional_prefix) {
-    for (const HfPlace& place : hf_places(family, model)) by_name_[place.name].push_back(place);
+  Places(const std::vector<HfPlace>& places, const HfFamily& family)
+      : prefix_(family.optional_prefix) {
+    for (const HfPlace& place : places) by_name_[place.name].push_back(place);
+  }
+  // The name of a module in a model without a vision part.
+  std::string full_name(const std::string& stored) const {
+    const std::string name = name_in_language_model(stored);
+    return prefix_.empty() || name.starts_with(prefix_) ? name : prefix_ + name;
   }
   // Null: there is none.
   const std::vector<HfPlace>* find(const std::string& stored) const {
@@ -99,6 +108,25 @@ class Places {
 std::string stem(const std::string& weight) {
   PITON_ASSERT(weight.ends_with(kWeight), "{}", weight);
   return weight.substr(0, weight.size() - kWeight.size());
+}
+
+DType dtype_of(const HfTensor& stored) {
+  const std::optional<DType> dtype = dtype_of_safetensors(stored.dtype);
+  if (!dtype || *dtype == DType::kI64 || *dtype == DType::kI32 || *dtype == DType::kU8) {
+    throw Error(Fault::kData, "{}: {} is of type {}, wanted F32, BF16, F16 or F64",
+                stored.file->path().string(), stored.name, stored.dtype);
+  }
+  return *dtype;
+}
+
+// A matrix of the file, in host memory.
+Tensor whole_values(const HfTensor& stored) {
+  const Shape shape(stored.shape);
+  Tensor values = host_tensor(dtype_of(stored), shape);
+  read_place(
+      {.file = *stored.file, .offset = stored.offset, .dtype = values.dtype(), .shape = shape}, {},
+      whole_run(shape), values.dtype(), values.raw());
+  return values;
 }
 
 // Whether these are the matrices of a linear: not of an embedding, the head or a norm.
@@ -181,7 +209,8 @@ PeftSource::PeftSource(const fs::path& folder, const ModelConfig& model, const H
 }
 
 void PeftSource::read_tensors(const ModelConfig& model, const HfFamily& family) {
-  const Places places(model, family);
+  const std::vector<HfPlace> all_places = hf_places(family, model);
+  const Places places(all_places, family);
   std::map<std::string, Module> modules;
   std::vector<std::string> unknown;
   for (const auto& [full, tensor] : files_.tensors()) {
@@ -200,14 +229,24 @@ void PeftSource::read_tensors(const ModelConfig& model, const HfFamily& family) 
     }
   }
   const std::map<std::string, Shape> shapes = shapes_with_head(model);
+  const std::vector<ExpertParameter> parameters = expert_parameters(all_places, model);
+  const auto of_experts = modules_of_experts(parameters, [&](const ExpertParameter& one) {
+    return config_.targets_parameter(one.path());
+  });
   for (const auto& [name, module] : modules) {
+    const auto parameter = of_experts.find(places.full_name(name));
+    if (parameter != of_experts.end()) {
+      check_parts(name, module);
+      add_experts(*parameter->second, module, model.experts->experts);
+      continue;
+    }
     const std::vector<HfPlace>* found = places.find(name + std::string(kWeight));
     if (found == nullptr || !is_linear(*found, shapes)) {
       unknown.push_back(module.any().name);
       continue;
     }
     check_parts(name, module);
-    add_module(name, module, *found, model);
+    add_module(name, module, *found, shapes);
   }
   if (!unknown.empty()) {
     throw Error(Fault::kData,
@@ -236,8 +275,8 @@ void PeftSource::check_parts(const std::string& name, const Module& module) cons
 }
 
 void PeftSource::add_module(const std::string& name, const Module& module,
-                            const std::vector<HfPlace>& places, const ModelConfig& model) {
-  const std::map<std::string, Shape> shapes = shapes_with_head(model);
+                            const std::vector<HfPlace>& places,
+                            const std::map<std::string, Shape>& shapes) {
   const std::int64_t rank = config_.rank_of(name);
   const std::int64_t in = shapes.at(places[0].canonical)[1];
   std::int64_t out = 0;
@@ -298,15 +337,44 @@ void PeftSource::add_whole(const HfTensor& stored, const std::vector<HfPlace>& p
   }
 }
 
-void PeftSource::add(const HfPlace& place, const Shape& shape, const HfTensor& stored) {
-  const std::optional<DType> dtype = dtype_of_safetensors(stored.dtype);
-  if (!dtype || *dtype == DType::kI64 || *dtype == DType::kI32 || *dtype == DType::kU8) {
-    throw Error(Fault::kData, "{}: {} is of type {}, wanted F32, BF16, F16 or F64",
-                stored.file->path().string(), stored.name, stored.dtype);
+void PeftSource::add_experts(const ExpertParameter& parameter, const Module& module,
+                             std::int64_t experts) {
+  const std::int64_t rank = config_.rank_of(parameter.path());
+  const std::int64_t in = parameter.in, rows = parameter.rows, out = parameter.out();
+  if (module.a->shape != std::vector<std::int64_t>{experts * rank, in})
+    wrong_shape(*module.a, fmt::format("[{}, {}]", experts * rank, in));
+  if (module.b->shape != std::vector<std::int64_t>{out, experts * rank})
+    wrong_shape(*module.b, fmt::format("[{}, {}]", out, experts * rank));
+  const Tensor b = whole_values(*module.b);
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
+    const std::string adapter = parameter.adapter_of(expert);
+    adapters_.shapes[adapter] = {.rank = rank, .scale = config_.scale_of(parameter.path())};
+    add({.canonical = adapter + std::string(kAdapterA), .first = expert * rank}, {rank, in},
+        *module.a);
+    for (const std::string& matrix : parameter.matrices) {
+      const Tensor own = host_tensor(b.dtype(), {rows, rank});
+      const std::int64_t bytes = size_bytes(b.dtype());
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t i = 0; i < rank; ++i) {
+          const std::int64_t from =
+              (stored_row(parameter.places.at(matrix), row) * rank + i) * experts + expert;
+          std::memcpy(own.raw() + (row * rank + i) * bytes, b.raw() + from * bytes,
+                      static_cast<std::size_t>(bytes));
+        }
+      }
+      add({.canonical = parameter.matrix_of(matrix, expert) + std::string(kAdapterB)}, {rows, rank},
+          *module.b, own);
+    }
   }
+}
+
+void PeftSource::add(const HfPlace& place, const Shape& shape, const HfTensor& stored,
+                     const Tensor& values) {
+  const DType dtype = dtype_of(stored);
   if (!places_
-           .try_emplace(place.canonical,
-                        Place{place, CanonicalTensor{place.canonical, *dtype, shape}, stored})
+           .try_emplace(
+               place.canonical,
+               Place{place, CanonicalTensor{place.canonical, dtype, shape}, stored, values})
            .second)
     throw Error(Fault::kData, "{}: {} is there twice, under two names", where(), stored.name);
 }
@@ -349,6 +417,15 @@ std::vector<CanonicalTensor> PeftSource::tensors(TensorKind kind) const {
 void PeftSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
   const Place& place = places_.at(name);
   if (run.begin >= run.end) return;
+  if (place.values.defined()) {
+    for_each_stretch(place.tensor.shape, run,
+                     [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+                       convert_values(place.values.raw() + from * size_bytes(place.tensor.dtype),
+                                      place.tensor.dtype,
+                                      dst + (to - run.begin) * size_bytes(dtype), dtype, count);
+                     });
+    return;
+  }
   const HfTensor& stored = place.stored;
   read_place({.file = *stored.file,
               .offset = stored.offset,

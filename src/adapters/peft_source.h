@@ -13,6 +13,8 @@
 // or gate and up, has one A for all; the rows of its B are those of its matrices, in the order of
 // the rows of the module.
 //
+// Of experts that are one parameter of a module, peft_experts.h has the form.
+//
 // What is adapted is decided by the tensors of the file, not by target_modules. Error(kData) names
 // the file and the tensor: one that is no part of the model, has another shape or rank than the
 // configuration says, or lacks its partner.
@@ -26,6 +28,7 @@
 #include <vector>
 
 #include "adapters/peft_config.h"
+#include "adapters/peft_experts.h"
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/tensor_source.h"
 #include "huggingface/family.h"
@@ -88,6 +91,7 @@ class PeftSource final : public TensorSource {
     HfPlace place;
     CanonicalTensor tensor;
     HfTensor stored;
+    Tensor values = {};  // if they are not in the order of the file: of `tensor`, in host memory
   };
   // Tensors of a module of the file.
   struct Module {
@@ -101,10 +105,12 @@ class PeftSource final : public TensorSource {
   void read_tensors(const ModelConfig& model, const HfFamily& family);
   void check_parts(const std::string& name, const Module& module) const;
   void add_module(const std::string& name, const Module& module, const std::vector<HfPlace>& places,
-                  const ModelConfig& model);
+                  const std::map<std::string, Shape>& shapes);
+  void add_experts(const ExpertParameter& parameter, const Module& module, std::int64_t experts);
   void add_whole(const HfTensor& stored, const std::vector<HfPlace>& places,
                  const ModelConfig& model);
-  void add(const HfPlace& place, const Shape& shape, const HfTensor& stored);
+  void add(const HfPlace& place, const Shape& shape, const HfTensor& stored,
+           const Tensor& values = {});
   void check_tied(const ModelConfig& model);
 
   HfTensorFiles files_;

@@ -35,6 +35,13 @@ PeftSummary peft_summary(const std::filesystem::path& folder) {
                                           std::multiplies<>());
     summary.tensors.push_back({name, tensor.dtype, tensor.shape});
   }
+  // Modules around parameters have the names of the latter.
+  for (const std::string& parameter : summary.config.parameters) {
+    if (parameter.ends_with(".weight")) continue;
+    targets.insert(parameter);
+    targets.erase("base_layer");
+    targets.erase(parameter.substr(0, parameter.rfind('.')));
+  }
   summary.modules = std::ssize(modules);
   summary.targets = listed_names(targets);
   summary.trained = listed_names(trained);

@@ -19,7 +19,8 @@ struct PeftTensor {
 struct PeftSummary {
   PeftConfig config;
   std::string base;                  // the model that it was trained on, as it says; may be ""
-  std::vector<std::string> targets;  // last parts of the names of adapted modules, ascending
+  std::vector<std::string> targets;  // last parts of the names of adapted modules, and parameters
+                                     // of modules, ascending
   std::int64_t modules = 0;          // that are adapted
   std::vector<std::string> trained;  // other modules, which are trained in full, ascending
   std::int64_t parameters = 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "adapters/merged_source.h"
+#include "adapters/peft_modules.h"
 #include "adapters/peft_source.h"
 #include "base/error.h"
 #include "base/files/files.h"
@@ -24,108 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-// The adapter of some rows of a module.
-struct Part {
-  HfPlace place;  // of its matrix
-  std::string a;
-  std::string b;
-  std::string magnitude;
-  AdapterShape shape;
-  std::int64_t rows = 0;
-};
-
-struct Module {
-  std::string name;  // "model.layers.0.self_attn.q_proj"
-  std::vector<Part> parts;
-  std::int64_t in = 0;
-  std::int64_t out = 0;
-
-  // Where the ranks of each A begin: those that several parts share are there once.
-  std::map<std::string, std::int64_t> first_ranks() const {
-    std::map<std::string, std::int64_t> first;
-    std::int64_t sum = 0;
-    for (const Part& part : parts) {
-      if (first.emplace(part.a, sum).second) sum += part.shape.rank;
-    }
-    return first;
-  }
-  std::int64_t rank() const {
-    std::int64_t end = 0;
-    for (const Part& part : parts) end = std::max(end, first_ranks().at(part.a) + part.shape.rank);
-    return end;
-  }
-  double scale() const { return parts[0].shape.scale; }
-  bool has_magnitudes() const { return parts[0].shape.magnitude; }
-  std::int64_t adapted_rows() const {
-    std::int64_t sum = 0;
-    for (const Part& part : parts) sum += part.rows;
-    return sum;
-  }
-};
-
-std::string without_weight(const std::string& name) {
-  return name.substr(0, name.size() - std::string_view(".weight").size());
-}
-
-// The modules with an adapter, and the names of those of the same kind without one.
-struct Modules {
-  std::vector<Module> adapted;
-  std::set<std::string> others;
-};
-
-Modules modules_of(const PeftWritten& written) {
-  std::map<std::string, Part> parts;  // by canonical weight
-  for (const auto& [linear, shape] : written.adapters.shapes) {
-    for (const std::string& matrix : matrices_of(linear)) {
-      parts[matrix + ".weight"] = {.a = linear + std::string(kAdapterA),
-                                   .b = matrix + std::string(kAdapterB),
-                                   .magnitude = matrix + std::string(kAdapterMagnitude),
-                                   .shape = shape};
-    }
-  }
-  const std::map<std::string, Shape> shapes = shapes_with_head(written.model);
-  const auto sizes = hf_shapes(hf_places(written.family, written.model), written.model);
-  std::map<std::string, Module> by_name;
-  for (const HfPlace& place : hf_places(written.family, written.model)) {
-    const Shape& shape = shapes.at(place.canonical);
-    if (shape.ndim() != 2) continue;
-    Module& module = by_name[place.name];
-    module.name = without_weight(place.name);
-    module.in = shape[1];
-    module.out = sizes.at(place.name)[place.transposed ? 1 : 0];
-    const auto found = parts.find(place.canonical);
-    if (found == parts.end()) continue;
-    Part part = found->second;
-    part.place = place;
-    part.rows = shape[0];
-    module.parts.push_back(std::move(part));
-    parts.erase(found);
-  }
-  PITON_ASSERT(parts.empty(), "{} is no linear of this model", parts.begin()->first);
-  Modules modules;
-  for (auto& [name, module] : by_name) {
-    if (module.parts.empty()) {
-      modules.others.insert(module.name);
-      continue;
-    }
-    for (const Part& part : module.parts) {
-      if (part.shape.scale == module.scale()) continue;
-      throw Error(Fault::kUsage,
-                  "adapter: {} and {} are one module in the files, {}, and have scales {} and {}; "
-                  "wanted equal ones",
-                  module.parts[0].b, part.b, module.name, module.scale(), part.shape.scale);
-    }
-    if (module.has_magnitudes() && module.adapted_rows() != module.out) {
-      throw Error(Fault::kUsage,
-                  "adapter: {} is a part of the module {} in the files, whose other rows have no "
-                  "magnitude; with --use-dora wanted adapters of all of it, or of none",
-                  module.parts[0].b, module.name);
-    }
-    modules.adapted.push_back(std::move(module));
-  }
-  return modules;
-}
 
 class Reader {
  public:
@@ -168,10 +67,10 @@ void put_rows(const Tensor& to, const Tensor& from, std::int64_t column, RowOf&&
 }
 
 // [out], in the order of the module's rows.
-Tensor magnitudes_of(const Module& module, Reader& reader) {
+Tensor magnitudes_of(const PeftModule& module, Reader& reader) {
   const DType dtype = reader.find(module.parts[0].magnitude).dtype;
   const Tensor all = zeros(dtype, {module.out, 1});
-  for (const Part& part : module.parts) {
+  for (const PeftPart& part : module.parts) {
     const Tensor from = reader.read(part.magnitude);
     if (from.shape() != Shape{part.rows} || from.dtype() != dtype) {
       throw Error(Fault::kData, "adapter: {} is {}, wanted [{}] of {}", part.magnitude,
@@ -183,12 +82,13 @@ Tensor magnitudes_of(const Module& module, Reader& reader) {
   return all.reshape({module.out});
 }
 
-void add_module(const Module& module, Reader& reader, std::map<std::string, Tensor>& tensors) {
+// A and B of a module.
+std::pair<Tensor, Tensor> factors_of(const PeftModule& module, Reader& reader) {
   const DType dtype = reader.find(module.parts[0].a).dtype;
   const Tensor a = zeros(dtype, {module.rank(), module.in});
   const Tensor b = zeros(dtype, {module.out, module.rank()});
   const std::map<std::string, std::int64_t> first_ranks = module.first_ranks();
-  for (const Part& part : module.parts) {
+  for (const PeftPart& part : module.parts) {
     const std::int64_t first = first_ranks.at(part.a);
     const Tensor from_a = reader.read(part.a);
     const Tensor from_b = reader.read(part.b);
@@ -203,12 +103,37 @@ void add_module(const Module& module, Reader& reader, std::map<std::string, Tens
     put_rows(a, from_a, 0, [&](std::int64_t row) { return first + row; });
     put_rows(b, from_b, first, [&](std::int64_t row) { return stored_row(part.place, row); });
   }
+  return {a, b};
+}
+
+void add_module(const PeftModule& module, Reader& reader, std::map<std::string, Tensor>& tensors) {
+  const auto [a, b] = factors_of(module, reader);
   tensors[std::string(kPeftPrefix) + module.name + ".lora_A.weight"] = a;
   tensors[std::string(kPeftPrefix) + module.name + ".lora_B.weight"] = b;
   if (module.has_magnitudes()) {
     tensors[std::string(kPeftPrefix) + module.name + ".lora_magnitude_vector"] =
         magnitudes_of(module, reader);
   }
+}
+
+void add_experts(const PeftExperts& of, Reader& reader, std::map<std::string, Tensor>& tensors) {
+  const std::int64_t rank = of.experts[0].rank();
+  const auto experts = static_cast<std::int64_t>(of.experts.size());
+  const DType dtype = reader.find(of.experts[0].parts[0].a).dtype;
+  const Tensor all_a = zeros(dtype, {experts * rank, of.parameter.in});
+  const Tensor all_b = zeros(dtype, {of.parameter.out(), rank * experts});
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
+    const auto [a, b] = factors_of(of.experts[static_cast<std::size_t>(expert)], reader);
+    PITON_ASSERT(a.dtype() == dtype, "{}: experts of two types", of.name);
+    put_rows(all_a, a, 0, [&](std::int64_t row) { return expert * rank + row; });
+    const std::int64_t bytes = size_bytes(dtype);
+    for (std::int64_t i = 0; i < b.elements(); ++i) {
+      std::memcpy(all_b.raw() + (i * experts + expert) * bytes, b.raw() + i * bytes,
+                  static_cast<std::size_t>(bytes));
+    }
+  }
+  tensors[std::string(kPeftPrefix) + of.name + ".lora_A.weight"] = all_a;
+  tensors[std::string(kPeftPrefix) + of.name + ".lora_B.weight"] = all_b;
 }
 
 constexpr const char* kClassifier = "classifier";  // PEFT keeps an encoder's head as one module
@@ -258,22 +183,7 @@ std::vector<std::string> add_trained(const PeftWritten& written, Reader& reader,
   return modules;
 }
 
-std::string last_part(const std::string& module) { return module.substr(module.rfind('.') + 1); }
-
-// Names for target_modules: the last part of a name if all modules with it are adapted, else all
-// of the name.
-std::set<std::string> targets_of(const Modules& modules) {
-  std::set<std::string> others;
-  for (const std::string& name : modules.others) others.insert(last_part(name));
-  std::set<std::string> targets;
-  for (const Module& module : modules.adapted) {
-    const std::string last = last_part(module.name);
-    targets.insert(others.contains(last) ? module.name : last);
-  }
-  return targets;
-}
-
-double alpha_of(const Module& module, bool rank_stabilized) {
+double alpha_of(const PeftModule& module, bool rank_stabilized) {
   const auto rank = static_cast<double>(module.rank());
   return module.scale() * (rank_stabilized ? std::sqrt(rank) : rank);
 }
@@ -292,24 +202,26 @@ T most_frequent(const std::vector<T>& values) {
   return std::ranges::max_element(counts, {}, [](const auto& one) { return one.second; })->first;
 }
 
-Json config_of(const PeftWritten& written, const Modules& modules,
+Json config_of(const PeftWritten& written, const PeftModules& modules,
                const std::vector<std::string>& trained) {
+  const PeftTargets targets = peft_targets_of(written, modules);
   std::vector<std::int64_t> ranks;
   std::vector<Json> alphas;
-  for (const Module& module : modules.adapted) {
-    ranks.push_back(module.rank());
-    alphas.push_back(number(alpha_of(module, written.rank_stabilized)));
+  for (const auto& [name, module] : targets.named) {
+    ranks.push_back(module->rank());
+    alphas.push_back(number(alpha_of(*module, written.rank_stabilized)));
   }
   const std::int64_t rank = most_frequent(ranks);
   const Json alpha = most_frequent(alphas);
   Json rank_pattern = Json::object();
   Json alpha_pattern = Json::object();
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] != rank) rank_pattern[modules.adapted[i].name] = ranks[i];
-    if (alphas[i] != alpha) alpha_pattern[modules.adapted[i].name] = alphas[i];
+    if (ranks[i] != rank) rank_pattern[targets.named[i].first] = ranks[i];
+    if (alphas[i] != alpha) alpha_pattern[targets.named[i].first] = alphas[i];
   }
   const std::vector<HfPlace> places = hf_places(written.family, written.model);
-  const bool conv = std::ranges::any_of(places, [](const HfPlace& one) { return one.transposed; });
+  const bool conv = std::ranges::any_of(
+      places, [](const HfPlace& one) { return one.transposed && one.stacks == 0; });
   return {{"alpha_pattern", alpha_pattern},
           {"base_model_name_or_path", written.base.empty() ? Json() : Json(written.base)},
           {"bias", "none"},
@@ -320,30 +232,33 @@ Json config_of(const PeftWritten& written, const Modules& modules,
           {"layers_pattern", nullptr},
           {"layers_to_transform", nullptr},
           {"lora_alpha", alpha},
-          {"lora_dropout", written.adapters.dropout},
+          // Which PEFT refuses for parameters, and does not need.
+          {"lora_dropout", targets.parameters.empty() ? written.adapters.dropout : 0.0},
           {"modules_to_save", trained.empty() ? Json() : Json(trained)},
           {"peft_type", "LORA"},
           {"r", rank},
           {"rank_pattern", rank_pattern},
           {"revision", nullptr},
-          {"target_modules", targets_of(modules)},
+          {"target_modules", targets.modules},
+          {"target_parameters", targets.parameters.empty() ? Json() : Json(targets.parameters)},
           {"task_type", written.model.labels > 0 ? kPeftLabelTask : "CAUSAL_LM"},
-          {"use_dora", modules.adapted[0].has_magnitudes()},
+          {"use_dora", !modules.adapted.empty() && modules.adapted[0].has_magnitudes()},
           {"use_rslora", written.rank_stabilized}};
 }
 
 }  // namespace
 
 void check_peft(const PeftWritten& written) {
-  modules_of(written);
+  peft_modules_of(written);
   trained_places(written);
 }
 
 void write_peft(const fs::path& folder, TensorSource& source, const PeftWritten& written) {
-  const Modules modules = modules_of(written);
+  const PeftModules modules = peft_modules_of(written);
   Reader reader(source);
   std::map<std::string, Tensor> tensors;
-  for (const Module& module : modules.adapted) add_module(module, reader, tensors);
+  for (const PeftModule& module : modules.adapted) add_module(module, reader, tensors);
+  for (const PeftExperts& one : modules.of_experts) add_experts(one, reader, tensors);
   const std::vector<std::string> trained = add_trained(written, reader, tensors);
   std::map<std::string, std::string> metadata{{"format", "pt"}};
   if (const std::string problem = problem_of(written.model); !problem.empty())

@@ -13,7 +13,7 @@
 #include "generate/source_texts.h"
 #include "huggingface/files/quantized_matrix.h"
 #include "model/label_head.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "model_files/generation_ends.h"
 #include "model_files/opened_adapter.h"
 #include "model_files/opened_model.h"
@@ -154,12 +154,7 @@ struct Model::State {
     for (const auto& [name, path] : files.choices) {
       OpenedAdapter one = open_adapter(path, opened, *everyone);
       check_computed(one, opened, path);
-      if (!one.adapters.trained.empty()) {
-        throw Error(Fault::kUsage,
-                    "{}: trains {} in full, and adapters to choose from share all of the model's "
-                    "tensors; load it alone, with --lora-load",
-                    path.string(), *one.adapters.trained.begin());
-      }
+      check_can_be_chosen(one.adapters, path.string());
       choices.push_back(std::move(one));
       choice_names.push_back(name);
     }

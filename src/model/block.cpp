@@ -74,7 +74,7 @@ MlpShape mlp_shape(const ModelConfig& config, const Adapters& adapters) {
   return shape;
 }
 
-ExpertMlpShape expert_shape(const ModelConfig& config) {
+ExpertMlpShape expert_shape(const ModelConfig& config, const Adapters& adapters) {
   const ExpertFacts& facts = *config.experts;
   ExpertMlpShape shape{.hidden = config.hidden,
                        .ffn_hidden = config.expert_ffn_hidden(),
@@ -96,7 +96,8 @@ ExpertMlpShape expert_shape(const ModelConfig& config) {
                        .activation = config.activation,
                        .gate_rule = config.gate_rule,
                        .output_factor = config.branch_factor,
-                       .hidden_dropout = config.hidden_dropout};
+                       .hidden_dropout = config.hidden_dropout,
+                       .adapters = &adapters};
   if (facts.choice_bias) shape.bias_rate = facts.bias_rate;
   if (facts.shared_ffn_hidden != 0)
     shape.shared = {.ffn_hidden = facts.shared_ffn_hidden, .gate = facts.shared_gate};
@@ -153,7 +154,7 @@ std::variant<Mlp, ExpertMlp> make_mlp(ParameterList& parameters, const Shard& sh
   const std::string name = layer_name(place, "mlp");
   const BranchInitialization weights = branch_weights(config);
   if (config.has_experts(place.stack.facts_of(place.index)))
-    return ExpertMlp(parameters, shard, name, expert_shape(config), weights);
+    return ExpertMlp(parameters, shard, name, expert_shape(config, adapters), weights);
   return Mlp(parameters, shard, name, mlp_shape(config, adapters), weights);
 }
 

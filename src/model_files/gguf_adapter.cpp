@@ -41,8 +41,8 @@ std::map<std::string, std::vector<GgufPlace>> linears_of(const GgufArchitecture&
   for (const GgufPlace& place : gguf_places(architecture, model)) {
     const auto shape = shapes.find(place.canonical);
     if (!place.canonical.starts_with("layers.") || shape == shapes.end()) continue;
-    if (place.stacked) continue;                        // experts have no adapters
     if (!place.canonical.ends_with(kWeight)) continue;  // filters of convolutions
+    if (!place.values.empty()) continue;                // keys and values, one of them turned
     if (shape->second.ndim() == 2) linears[place.name].push_back(place);
   }
   return linears;
@@ -85,6 +85,18 @@ void check_shape(const GgufFile& file, const GgufTensor& tensor,
               file.where(), tensor.name, fmt::join(tensor.shape, ", "), fmt::join(wanted, ", "));
 }
 
+// Of experts, whose matrices are one tensor, how many there are; else 0. A place is that of one of
+// them.
+std::int64_t experts_of(const std::vector<GgufPlace>& places) {
+  return places[0].stacked ? std::ssize(places) : 0;
+}
+
+// [experts, rows, columns], or without experts [rows, columns].
+std::vector<std::int64_t> shape_of(std::int64_t experts, std::int64_t rows, std::int64_t columns) {
+  if (experts == 0) return {rows, columns};
+  return {experts, rows, columns};
+}
+
 // Where the columns of the adapted tensor are in another order in the file, so are those of A
 // [rank, columns].
 void change_columns(const std::vector<GgufPlace>& places, std::int64_t columns, std::span<float> a,
@@ -116,7 +128,7 @@ GgufAdapterSummary gguf_adapter_summary(const std::filesystem::path& path) {
     if (module.ends_with(kWeight)) module.resize(module.size() - kWeight.size());
     targets.insert(module.substr(module.rfind('.') + 1));
     modules.insert(std::move(module));
-    ranks.insert(tensor.shape.front());
+    ranks.insert(tensor.shape.size() > 1 ? *(tensor.shape.end() - 2) : 1);
   }
   summary.modules = std::ssize(modules);
   summary.targets.assign(targets.begin(), targets.end());
@@ -163,35 +175,45 @@ void GgufAdapterSource::add_module(const GgufFile& file, const std::string& name
     throw Error(Fault::kData, "{}: {}{} is missing; is the copy complete?", where_, name,
                 module.a == nullptr ? kA : kB);
   }
+  const std::int64_t experts = experts_of(places);
   const std::int64_t in = shapes.at(places[0].canonical)[1];
-  const std::int64_t rank = module.a->shape[0];
+  const std::int64_t rank = module.a->shape.size() > 1 ? *(module.a->shape.end() - 2) : 0;
   std::int64_t out = 0;
   std::vector<std::string> canonical;
   for (const GgufPlace& place : places) {
     out += shapes.at(place.canonical)[0];
     canonical.push_back(place.canonical);
   }
-  const std::optional<std::string> adapted = adapter_of_weights(canonical);
-  if (!adapted)
-    throw Error(Fault::kData, "{}: has an adapter of {}; wanted adapters of linears", where_, name);
-  check_shape(file, *module.a, {rank, in});
-  check_shape(file, *module.b, {out, rank});
-  const std::string& linear = *adapted;
-  adapters_.shapes[linear] = {.rank = rank,
-                              .scale = alpha_ > 0 ? alpha_ / static_cast<double>(rank) : 1};
+  const std::int64_t adapted = experts == 0 ? 1 : experts;
+  check_shape(file, *module.a, shape_of(experts, rank, in));
+  check_shape(file, *module.b, shape_of(experts, out / adapted, rank));
   std::vector<float> a = values_in(file, *module.a);
   change_columns(places, in, a, untile_columns);
-  tensors_[linear + std::string(kAdapterA)] = {{rank, in}, std::move(a)};
-  const std::vector<float> stored = values_in(file, *module.b);
+  const std::vector<float> b = values_in(file, *module.b);
+  const auto add_a = [&](const std::string& linear, std::int64_t number) {
+    adapters_.shapes[linear] = {.rank = rank,
+                                .scale = alpha_ > 0 ? alpha_ / static_cast<double>(rank) : 1};
+    const auto first = a.begin() + number * rank * in;
+    tensors_[linear + std::string(kAdapterA)] = {{rank, in}, {first, first + rank * in}};
+  };
+  if (experts == 0) {
+    const std::optional<std::string> linear = adapter_of_weights(canonical);
+    if (!linear) {
+      throw Error(Fault::kData, "{}: has an adapter of {}; wanted adapters of linears", where_,
+                  name);
+    }
+    add_a(*linear, 0);
+  }
   for (const GgufPlace& place : places) {
     const std::int64_t rows = shapes.at(place.canonical)[0];
-    std::vector<float> b;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const auto from = stored.begin() + stored_row(place, row) * rank;
-      b.insert(b.end(), from, from + rank);
-    }
     const std::string matrix = place.canonical.substr(0, place.canonical.size() - kWeight.size());
-    tensors_[matrix + std::string(kAdapterB)] = {{rows, rank}, std::move(b)};
+    if (experts > 0) add_a(matrix, place.first / rows);
+    std::vector<float> own;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto from = b.begin() + stored_row(place, row) * rank;
+      own.insert(own.end(), from, from + rank);
+    }
+    tensors_[matrix + std::string(kAdapterB)] = {{rows, rank}, std::move(own)};
   }
 }
 
@@ -260,6 +282,33 @@ std::vector<float> all_values(TensorSource& source, const std::string& name, con
   return values;
 }
 
+// Throws for parts of a tensor that have no adapter in common or, of experts, ranks that differ.
+void check_parts(const std::string& name, const std::vector<GgufPlace>& places,
+                 const std::vector<const Factors*>& parts) {
+  const bool experts = places[0].stacked;
+  for (const Factors* part : parts) {
+    const bool fits = experts ? part->shape.rank == parts[0]->shape.rank : part->a == parts[0]->a;
+    if (parts.size() == places.size() && fits) continue;
+    throw Error(Fault::kUsage,
+                "adapter: {} is a part of {} in a GGUF file, whose matrices have no adapter{}; "
+                "write the merged model with --to gguf",
+                part->b, name, experts ? " each of the same rank" : " in common");
+  }
+}
+
+// Throws for linears whose adapters llama.cpp loads and does not use: those of latent attention
+// before its output (its graph has plain products of them).
+void check_used(const ModelConfig& model, const std::set<std::string>& weights) {
+  if (!model.latent) return;
+  for (const std::string& weight : weights) {
+    if (weight.find(".attention.") == weight.npos || weight.ends_with(".output.weight")) continue;
+    throw Error(Fault::kUsage,
+                "adapter: {} is of latent attention, where llama.cpp uses adapters of the output "
+                "alone; write the merged model with --to gguf",
+                weight.substr(0, weight.size() - kWeight.size()));
+  }
+}
+
 // A tensor of the file.
 struct Stored {
   GgufTensor tensor;
@@ -284,38 +333,52 @@ void write_gguf_adapter(const std::filesystem::path& path, TensorSource& source,
                                 {kAlphaKey, GgufValue::f32(common_alpha(adapters))}}};
   const std::map<std::string, Factors> factors = factors_of(adapters);
   const std::map<std::string, Shape> shapes = shapes_of(written.model);
+  std::set<std::string> left;
+  for (const auto& [weight, one] : factors) left.insert(weight);
+  check_used(written.model, left);
   std::vector<Stored> tensors;
   for (const auto& [name, places] :
        linears_of(gguf_architecture(written.architecture, ""), written.model)) {
     std::vector<const Factors*> parts;
     for (const GgufPlace& place : places) {
       const auto found = factors.find(place.canonical);
-      if (found != factors.end()) parts.push_back(&found->second);
+      if (found == factors.end()) continue;
+      parts.push_back(&found->second);
+      left.erase(place.canonical);
     }
     if (parts.empty()) continue;
-    for (const Factors* part : parts) {
-      if (parts.size() == places.size() && part->a == parts[0]->a) continue;
-      throw Error(Fault::kUsage,
-                  "adapter: {} is a part of {} in a GGUF file, whose matrices have no adapter in "
-                  "common; write the merged model with --to gguf",
-                  part->b, name);
-    }
+    check_parts(name, places, parts);
+    const std::int64_t experts = experts_of(places);
     const std::int64_t rank = parts[0]->shape.rank;
     const std::int64_t in = shapes.at(places[0].canonical)[1];
+    const std::int64_t adapted = experts == 0 ? 1 : experts;
     std::int64_t out = 0;
     for (const GgufPlace& place : places) out += shapes.at(place.canonical)[0];
+    std::vector<float> a(static_cast<std::size_t>(adapted * rank * in));
     std::vector<float> b(static_cast<std::size_t>(out * rank));
     for (std::size_t i = 0; i < places.size(); ++i) {
       const std::int64_t rows = shapes.at(places[i].canonical)[0];
+      const std::int64_t number = experts == 0 ? 0 : places[i].first / rows;
+      if (experts > 0 || i == 0)
+        std::ranges::copy(all_values(source, parts[i]->a, {rank, in}),
+                          a.begin() + number * rank * in);
       const std::vector<float> own = all_values(source, parts[i]->b, {rows, rank});
       for (std::int64_t row = 0; row < rows; ++row) {
         std::copy_n(own.begin() + row * rank, rank, b.begin() + stored_row(places[i], row) * rank);
       }
     }
-    std::vector<float> a = all_values(source, parts[0]->a, {rank, in});
     change_columns(places, in, a, tile_columns);
-    tensors.push_back({{.name = name + std::string(kA), .shape = {rank, in}}, std::move(a)});
-    tensors.push_back({{.name = name + std::string(kB), .shape = {out, rank}}, std::move(b)});
+    tensors.push_back(
+        {{.name = name + std::string(kA), .shape = shape_of(experts, rank, in)}, std::move(a)});
+    tensors.push_back(
+        {{.name = name + std::string(kB), .shape = shape_of(experts, out / adapted, rank)},
+         std::move(b)});
+  }
+  if (!left.empty()) {
+    throw Error(Fault::kUsage,
+                "adapter: {} has no place in a GGUF file of adapters; write the merged model with "
+                "--to gguf",
+                *left.begin());
   }
   for (const Stored& one : tensors) header.tensors.push_back(one.tensor);
   GgufWriter out(path, std::move(header));

@@ -6,7 +6,9 @@
 //   NAME.lora_a [r, in] and NAME.lora_b [out, r] of each tensor NAME of the model's file that has
 //   one ("blk.0.attn_q.weight")
 //
-// Rows of B are in the order of the rows of NAME. All tensors are held in memory.
+// Of experts, whose matrices are one tensor NAME ("blk.0.ffn_up_exps.weight"), they are [experts,
+// r, in] and [experts, out, r]. Rows of B are in the order of the rows of NAME. All tensors are
+// held in memory.
 #pragma once
 
 #include <filesystem>

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "model/config.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "text/files/tokenizer_options.h"
 
 namespace piton {

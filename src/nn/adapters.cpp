@@ -7,9 +7,12 @@
 namespace piton {
 namespace {
 
+constexpr std::string_view kDigits = "0123456789";
+constexpr std::string_view kExperts = ".experts.";
+
 // Matrices of a block ("layers.3.attention") that can share A.
 struct MatrixSet {
-  std::string_view block;  // its last word
+  std::string_view block;  // its last word that is no number
   std::string_view name;
   std::array<std::string_view, 6> names;  // of the matrices, then empty ones
 
@@ -23,6 +26,8 @@ constexpr MatrixSet kSets[] = {
     {"attention", "query_gate", {"query", "gate"}},
     {"attention", "qkv_gate", {"query", "key", "value", "gate"}},
     {"mlp", "gate_up", {"gate", "up"}},
+    {"shared", "gate_up", {"gate", "up"}},
+    {"experts", "gate_up", {"gate", "up"}},
     {"delta", "qkv", {"query", "key", "value"}},
     {"delta", "qkv_gate", {"query", "key", "value", "gate"}},
     {"delta", "strength_decay", {"strength", "decay"}},
@@ -39,7 +44,11 @@ struct NameInBlock {
     block = dot == all.npos ? "" : all.substr(0, dot);
     if (dot != all.npos) name = all.substr(dot + 1);
   }
-  bool is_in(const MatrixSet& set) const { return block.substr(block.rfind('.') + 1) == set.block; }
+  bool is_in(const MatrixSet& set) const {
+    std::string_view words = block.substr(0, block.find_last_not_of(kDigits) + 1);
+    if (words.ends_with('.') && words.size() < block.size()) words.remove_suffix(1);
+    return words.substr(words.rfind('.') + 1) == set.block;
+  }
   std::string other(std::string_view matrix) const {
     return std::string(block) + "." + std::string(matrix);
   }
@@ -99,6 +108,24 @@ std::optional<std::string> adapter_of(const std::vector<std::string>& matrices) 
   }
   return std::nullopt;
 }
+
+std::string adapter_of_expert(const std::string& adapter, std::int64_t expert) {
+  const std::size_t at = adapter.find(kExperts);
+  if (at == adapter.npos) return adapter;
+  return adapter.substr(0, at + kExperts.size()) + std::to_string(expert) + "." +
+         adapter.substr(at + kExperts.size());
+}
+
+std::string adapter_of_experts(const std::string& adapter) {
+  const std::size_t at = adapter.find(kExperts);
+  if (at == adapter.npos) return adapter;
+  const std::size_t number = at + kExperts.size();
+  const std::size_t end = adapter.find_first_not_of(kDigits, number);
+  if (end == adapter.npos || end == number || adapter[end] != '.') return adapter;
+  return adapter.substr(0, number) + adapter.substr(end + 1);
+}
+
+bool is_expert_adapter(const std::string& adapter) { return adapter_of_experts(adapter) != adapter; }
 
 std::string choice_prefix(std::size_t choice) { return "choice " + std::to_string(choice) + ": "; }
 

@@ -14,11 +14,14 @@
 //   attention.qkv           query, key, value
 //   attention.query_gate    query and its gate (AttentionShape::output_gate)
 //   attention.qkv_gate      all four
-//   mlp.gate_up             gate, up
+//   mlp.gate_up             gate, up; so of mlp.shared and of an expert, mlp.experts.7
 //   delta.qkv               query, key, value
 //   delta.qkv_gate          query, key, value, gate
 //   delta.strength_decay    strength, decay
 //   delta.input             all six
+//
+// Of the experts of a layer each has an adapter of a matrix, or none (nn/expert_adapters.h). Their
+// ranks and scales are the same.
 //
 // A is drawn uniformly within 1 / sqrt(in) (PEFT: Kaiming's with a = sqrt 5), B is 0, so a new
 // adapter changes nothing. An adapter with magnitudes (DoRA) has one for each row of each matrix,
@@ -77,6 +80,13 @@ struct Adapters {
 std::vector<std::string> matrices_of(const std::string& adapter);
 // The other way, for matrices in any order; nullopt: no adapter is of just these.
 std::optional<std::string> adapter_of(const std::vector<std::string>& matrices);
+
+// Of an adapter of the experts of a layer ("layers.3.mlp.experts.down") that of one expert
+// ("layers.3.mlp.experts.7.down"), and the other way; others are as they are.
+std::string adapter_of_expert(const std::string& adapter, std::int64_t expert);
+std::string adapter_of_experts(const std::string& adapter);
+// Whether this names one expert.
+bool is_expert_adapter(const std::string& adapter);
 
 // Before the names of all tensors of one of Adapters::choices: "choice 3: ".
 std::string choice_prefix(std::size_t choice);

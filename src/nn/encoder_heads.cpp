@@ -21,7 +21,11 @@ MaskRows rows_of_texts(const Context& context) {
 }
 
 WholeLinearShape of_rows(std::int64_t out, const EncoderHeadShape& shape) {
-  return {.out = out, .in = shape.hidden, .initialization = shape.weights, .alone = shape.alone};
+  return {.out = out,
+          .in = shape.hidden,
+          .bias = true,
+          .initialization = shape.weights,
+          .alone = shape.alone};
 }
 
 WholeLinearShape square(const EncoderHeadShape& shape) { return of_rows(shape.hidden, shape); }

@@ -13,7 +13,7 @@
 namespace piton {
 namespace {
 
-std::string expert_name(const std::string& name, std::int64_t expert, const char* matrix,
+std::string expert_name(const std::string& name, std::int64_t expert, const std::string& matrix,
                         const char* part = "weight") {
   return fmt::format("{}.experts.{}.{}.{}", name, expert, matrix, part);
 }
@@ -52,17 +52,12 @@ ExpertRange experts_of_rank(const Shard& shard, std::int64_t experts) {
   return {ranks.rank() * count, count};
 }
 
-// One parameter of the matrices of the experts of this rank.
-template <typename Matrix>
-Parameter of_experts(const Shard& shard, std::string name, const ExpertRange& here,
-                     const Matrix& matrix) {
-  std::vector<Parameter> matrices;
-  for (std::int64_t expert = here.first; expert < here.first + here.count; ++expert)
-    matrices.push_back(matrix(expert));
-  Parameter all = stacked(std::move(name), matrices);
-  if (shard.experts->size() > 1)
-    all.placement[Axis::kExpert] = {.kind = AxisPlacement::Kind::kSplit, .dim = 0};
-  return all;
+// What the first product of an expert has.
+std::vector<RowPart> first_parts(const ExpertMlpShape& shape) {
+  std::vector<RowPart> parts;
+  if (shape.gated) parts.push_back({"gate", shape.ffn_hidden});
+  parts.push_back({"up", shape.ffn_hidden});
+  return parts;
 }
 
 // The matrices, or with `bias` their biases.
@@ -73,9 +68,8 @@ Parameter up_parameter(const Shard& shard, const std::string& name, const Expert
   const std::string all =
       fmt::format("{}.experts.{}.{}", name, shape.gated ? "gate_up" : "up", part);
   return of_experts(shard, all, here, [&](std::int64_t expert) {
-    std::vector<RowPart> parts;
-    if (shape.gated) parts.push_back({expert_name(name, expert, "gate", part), shape.ffn_hidden});
-    parts.push_back({expert_name(name, expert, "up", part), shape.ffn_hidden});
+    std::vector<RowPart> parts = first_parts(shape);
+    for (RowPart& one : parts) one.name = expert_name(name, expert, one.name, part);
     return row_split_parameter(shard, "", parts, bias ? 0 : shape.hidden,
                                bias ? Initialization{} : *initialization);
   });
@@ -112,17 +106,22 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
     : shard_(shard),
       here_(experts_of_rank(shard, shape.experts)),
       shape_(shape),
+      adapter_dropout_(shape.adapters != nullptr ? shape.adapters->dropout : 0),
       site_(name + ".dropout"),
       random_site_(name + ".router.random"),
       router_(add(parameters, router_parameter(shard, name, shape, initialization.input))),
       router_bias_(shape.bias_rate ? add(parameters, bias_parameter(shard, name, shape)) : nullptr),
       up_(add(parameters, up_parameter(shard, name, shape, here_, &initialization.input))),
       down_(add(parameters, down_parameter(shard, name, shape, here_, initialization.output))) {
+  const ExpertProducts products{parameters, shard, name, here_, shape.adapters};
+  up_adapters_ = adapters_of_first_product(products, first_parts(shape), shape.hidden);
+  down_adapters_ = adapters_of_last_product(products, shape.hidden, shape.ffn_hidden);
   if (shape.biases) {
     logit_bias_ = add(parameters, logit_bias_parameter(shard, name, shape));
     up_bias_ = add(parameters, up_parameter(shard, name, shape, here_, nullptr));
     down_bias_ = add(parameters, down_bias_parameter(shard, name, shape, here_));
   }
+  shape_.adapters = nullptr;
   shape_.rules.balance_factor /= shard.size();
   shape_.rules.z_factor /= shard.size();
   if (shape.shared) {
@@ -136,7 +135,8 @@ ExpertMlp::ExpertMlp(ParameterList& parameters, const Shard& shard, const std::s
                              .gated = shape.gated,
                              .biases = shape.biases,
                              .activation = shape.activation,
-                             .gate_rule = shape.gate_rule},
+                             .gate_rule = shape.gate_rule,
+                             .adapters = shape.adapters},
                     initialization);
   }
   if (shape.end_norm) end_norm_.emplace(parameters, shard, name + ".end_norm", *shape.end_norm);
@@ -167,13 +167,34 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
   const Value weights = weighs_inputs ? Value{} : of_ranks(routing.weights);
   const ExpertRows rows = sorted_rows(context, of_ranks({routing.choices}).tensor, here_,
                                       most_rows(context, tokens.tensor.dim(0)));
-  const Value inner =
-      expert_linear(context, dispatched(context, x, rows), {*up_, up_bias_}, rows.first_rows);
+  const std::int64_t width = shape_.ffn_hidden / shard_.size();
+  const auto mask_of = [&](std::int64_t columns, std::int64_t first,
+                           const std::vector<ExpertAdapter>& adapters) {
+    if (adapters.empty()) return Tensor();
+    return drawn_mask(context, shard_,
+                      {.site = adapters[0].a.name + ".dropout",
+                       .probability = adapter_dropout_,
+                       .tokens = tokens.tensor.dim(0),
+                       .width = columns,
+                       .first_column = first},
+                      rows);
+  };
+  const Value inner = expert_linear(context, dispatched(context, x, rows),
+                                    {.weight = *up_,
+                                     .bias = up_bias_,
+                                     .adapters = up_adapters_,
+                                     .mask = mask_of(shape_.hidden, 0, up_adapters_)},
+                                    rows.first_rows);
   const Value active = shape_.gated
                            ? gated_activation(context, inner, shape_.activation, shape_.gate_rule)
                            : activation_of(context, inner, shape_.activation);
-  const Value outer =
-      expert_linear(context, active, {*down_, down_bias_, shard_.rank() == 0}, rows.first_rows);
+  const Value outer = expert_linear(context, active,
+                                    {.weight = *down_,
+                                     .bias = down_bias_,
+                                     .adds_bias = shard_.rank() == 0,
+                                     .adapters = down_adapters_,
+                                     .mask = mask_of(width, shard_.rank() * width, down_adapters_)},
+                                    rows.first_rows);
   const Value y =
       weighs_inputs ? summed(context, outer, rows) : combined(context, outer, weights, rows.places);
   return sum_over_ranks(context, y, ranks, /*splits=*/true);

@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 
+#include "nn/expert_adapters.h"
 #include "nn/linear.h"
 #include "nn/mlp.h"
 #include "ops/activation.h"
@@ -59,6 +60,9 @@ struct ExpertMlpShape {
   std::optional<NormShape> end_norm;  // of the sum over the experts
   double output_factor = 1;           // of it, after its norm
   double hidden_dropout = 0;          // probability
+  // Of the experts (nn/expert_adapters.h) and of the MLP next to them; read by the constructor;
+  // null: none.
+  const Adapters* adapters = nullptr;
 };
 
 class ExpertMlp {
@@ -83,11 +87,13 @@ class ExpertMlp {
   Shard shard_;
   ExpertRange here_;
   ExpertMlpShape shape_;
+  double adapter_dropout_;  // probability
   std::string site_, random_site_;
   Parameter* router_;                 // [experts, h]
   Parameter* router_bias_ = nullptr;  // [experts]
   Parameter* up_;                     // [m 2 f/t, h] gate and up of each expert, or [m f/t, h]
   Parameter* down_;                   // [m h, f/t]
+  std::vector<ExpertAdapter> up_adapters_, down_adapters_;
   Parameter* logit_bias_ = nullptr;   // [experts]
   Parameter* up_bias_ = nullptr;      // [m 2 f/t] or [m f/t]
   Parameter* down_bias_ = nullptr;    // [m h]

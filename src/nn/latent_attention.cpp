@@ -23,14 +23,16 @@ LatentAttention::LatentAttention(ParameterList& parameters, const Shard& shard,
       query_(parameters, shard, name + ".query",
              {.parts = {{name + ".query", latent.attention.heads * latent.attention.head_size}},
               .in = latent.query_rank != 0 ? latent.query_rank : latent.attention.hidden,
-              .initialization = initialization.input}),
+              .initialization = initialization.input,
+              .adapters = latent.attention.adapters}),
       down_(small(parameters, name + ".latent", latent.rank + latent.turned, latent.rank,
                   initialization.input)),
       key_value_(
           parameters, shard, name + ".key_value",
           {.parts = {{name + ".key_value", latent.attention.heads * (latent.own + latent.value)}},
            .in = latent.rank,
-           .initialization = initialization.input}),
+           .initialization = initialization.input,
+           .adapters = latent.attention.adapters}),
       output_(parameters, shard, name + ".output",
               {.out = latent.attention.hidden,
                .in = latent.attention.heads * latent.value,
@@ -46,9 +48,12 @@ LatentAttention::LatentAttention(ParameterList& parameters, const Shard& shard,
 LatentAttention::Small LatentAttention::small(ParameterList& parameters, const std::string& name,
                                               std::int64_t out, std::int64_t width,
                                               const Initialization& initialization) const {
-  Small one{.weight = &parameters.add(replicated_parameter(shard_, name + ".weight", out,
-                                                           shape_.hidden, initialization))};
-  one.weight->contributions += 1;
+  Small one{.linear = WholeLinear(parameters, shard_, name,
+                                  {.out = out,
+                                   .in = shape_.hidden,
+                                   .initialization = initialization,
+                                   .alone = shard_.alone,
+                                   .adapters = shape_.adapters})};
   if (latent_.norms) {
     one.norm.emplace(parameters, shard_, name + "_norm",
                      NormShape{.kind = NormKind::kRms, .width = width, .eps = latent_.norm_eps});
@@ -57,7 +62,7 @@ LatentAttention::Small LatentAttention::small(ParameterList& parameters, const s
 }
 
 Value LatentAttention::small_rows(Context& context, const Value& x, const Small& small) const {
-  return column_linear(context, x, {*small.weight, *shard_.alone, {}}, {.output = shard_.dtype});
+  return small.linear.forward(context, x, shard_.residual_rows(context.rows, x.tensor.dim(0)));
 }
 
 Value LatentAttention::normalized(Context& context, const Value& rows, const Small& small) const {

@@ -11,8 +11,7 @@
 namespace piton {
 
 struct LatentShape {
-  // Without groups, biases of queries, keys and values, and head norms; adapters are those of the
-  // output.
+  // Without groups, biases of queries, keys and values, and head norms.
   AttentionShape attention;
   std::int64_t query_rank = 0;  // width of the small rows of queries; 0: queries are products of x
   std::int64_t rank = 0;        // width of the latents
@@ -34,7 +33,7 @@ class LatentAttention {
  private:
   // A linear that every tensor rank has whole, for its own rows.
   struct Small {
-    Parameter* weight = nullptr;
+    WholeLinear linear;
     std::optional<Norm> norm;
   };
   Small small(ParameterList& parameters, const std::string& name, std::int64_t out,

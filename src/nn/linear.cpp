@@ -1,24 +1,15 @@
 #include "nn/linear.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "nn/adapter_factors.h"
 #include "ops/activation.h"
 #include "ops/dropout.h"
 #include "ops/scale.h"
 
 namespace piton {
 namespace {
-
-// PEFT's Kaiming initialization with a = sqrt 5.
-Initialization initial_a(std::int64_t in) {
-  return {.kind = Initialization::Kind::kUniform, .bound = 1 / std::sqrt(static_cast<double>(in))};
-}
-
-std::string a_of(const std::string& name) { return name + std::string(kAdapterA); }
-std::string b_of(const std::string& name) { return name + std::string(kAdapterB); }
-std::string magnitude_of(const std::string& name) { return name + std::string(kAdapterMagnitude); }
 
 // Until they are set to the lengths of the weight's rows, which no rank may have whole.
 constexpr Initialization kOnes{.kind = Initialization::Kind::kOne};
@@ -71,15 +62,6 @@ bool has_magnitudes(const Context& context, const std::vector<Adapter>& adapters
          std::ranges::any_of(adapters, [](const Adapter& one) { return one.magnitude != nullptr; });
 }
 
-// Every tensor rank has its share of the columns or rows of the other factor, so each has a summand
-// of the gradient of this one.
-Parameter shared_factor(const Shard& shard, const std::string& name, std::int64_t out,
-                        std::int64_t in, const Initialization& initialization) {
-  Parameter parameter = replicated_parameter(shard, name, out, in, initialization);
-  parameter.placement[Axis::kTensor].gradient_is_partial = shard.size() > 1;
-  return parameter;
-}
-
 // The adapter `name` of rows of a column linear, which are `parts`.
 LayerAdapter column_adapter(const NewAdapters& of, const std::string& name,
                             const std::vector<RowPart>& parts, std::int64_t in) {
@@ -88,16 +70,16 @@ LayerAdapter column_adapter(const NewAdapters& of, const std::string& name,
   std::vector<RowPart> rows;
   std::vector<RowPart> lengths;
   for (const RowPart& part : parts) {
-    rows.push_back({b_of(of.prefix + part.name), part.out});
-    lengths.push_back({magnitude_of(of.prefix + part.name), part.out});
+    rows.push_back({adapter_b_of(of.prefix + part.name), part.out});
+    lengths.push_back({adapter_magnitude_of(of.prefix + part.name), part.out});
   }
-  LayerAdapter adapter =
-      layer_adapter(of, scale,
-                    {shared_factor(of.shard, a_of(whole), rank, in, initial_a(in)),
-                     row_split_parameter(of.shard, b_of(whole), rows, rank, {})});
+  LayerAdapter adapter = layer_adapter(
+      of, scale,
+      {shared_adapter_factor(of.shard, adapter_a_of(whole), rank, in, initial_adapter_a(in)),
+       row_split_parameter(of.shard, adapter_b_of(whole), rows, rank, {})});
   if (magnitude)
     add_magnitude(of, adapter,
-                  row_split_parameter(of.shard, magnitude_of(whole), lengths, 0, kOnes));
+                  row_split_parameter(of.shard, adapter_magnitude_of(whole), lengths, 0, kOnes));
   return adapter;
 }
 
@@ -126,13 +108,14 @@ std::vector<LayerAdapter> row_adapters(const NewAdapters& of, const std::string&
   if (of.adapters.find(name) == nullptr) return {};
   const auto [rank, scale, magnitude] = *of.adapters.find(name);
   const std::string whole = of.prefix + name;
-  LayerAdapter adapter = layer_adapter(
-      of, scale,
-      {column_split_parameter(of.shard, a_of(whole), rank, shape.in, initial_a(shape.in)),
-       shared_factor(of.shard, b_of(whole), shape.out, rank, {})});
+  LayerAdapter adapter =
+      layer_adapter(of, scale,
+                    {column_split_parameter(of.shard, adapter_a_of(whole), rank, shape.in,
+                                            initial_adapter_a(shape.in)),
+                     shared_adapter_factor(of.shard, adapter_b_of(whole), shape.out, rank, {})});
   if (magnitude)
     add_magnitude(of, adapter,
-                  replicated_parameter(of.shard, magnitude_of(whole), shape.out, 0, kOnes));
+                  replicated_parameter(of.shard, adapter_magnitude_of(whole), shape.out, 0, kOnes));
   return {adapter};
 }
 
@@ -141,13 +124,14 @@ std::vector<LayerAdapter> whole_adapters(const NewAdapters& of, const std::strin
   if (of.adapters.find(name) == nullptr) return {};
   const auto [rank, scale, magnitude] = *of.adapters.find(name);
   const std::string whole = of.prefix + name;
-  LayerAdapter adapter = layer_adapter(
-      of, scale,
-      {replicated_parameter(of.shard, a_of(whole), rank, shape.in, initial_a(shape.in)),
-       replicated_parameter(of.shard, b_of(whole), shape.out, rank, {})});
+  LayerAdapter adapter =
+      layer_adapter(of, scale,
+                    {replicated_parameter(of.shard, adapter_a_of(whole), rank, shape.in,
+                                          initial_adapter_a(shape.in)),
+                     replicated_parameter(of.shard, adapter_b_of(whole), shape.out, rank, {})});
   if (magnitude)
     add_magnitude(of, adapter,
-                  replicated_parameter(of.shard, magnitude_of(whole), shape.out, 0, kOnes));
+                  replicated_parameter(of.shard, adapter_magnitude_of(whole), shape.out, 0, kOnes));
   return {adapter};
 }
 
@@ -285,10 +269,12 @@ WholeLinear::WholeLinear(ParameterList& parameters, const Shard& shard, const st
     : dtype_(shard.dtype),
       alone_(shape.alone),
       weight_(&parameters.add(replicated_parameter(shard, name + ".weight", shape.out, shape.in,
-                                                   shape.initialization))),
-      bias_(&parameters.add(replicated_parameter(shard, name + ".bias", shape.out, 0, {}))) {
+                                                   shape.initialization))) {
   weight_->contributions += 1;
-  bias_->contributions += 1;
+  if (shape.bias) {
+    bias_ = &parameters.add(replicated_parameter(shard, name + ".bias", shape.out, 0, {}));
+    bias_->contributions += 1;
+  }
   adapters_ = made_adapters(parameters, shard, shape.adapters,
                             [&](const NewAdapters& of) { return whole_adapters(of, name, shape); });
 }

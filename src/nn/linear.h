@@ -62,17 +62,19 @@ class ColumnLinear {
 };
 
 struct WholeLinearShape {
-  std::int64_t out = 0;                // f
-  std::int64_t in = 0;                 // h
+  std::int64_t out = 0;  // f
+  std::int64_t in = 0;   // h
+  bool bias = false;
   Initialization initialization;       // of the weight
   Communicator* alone = nullptr;       // the group of this rank alone; must outlive the layer
   const Adapters* adapters = nullptr;  // as in ColumnLinearShape
 };
 
-// y = x W^T + b, a linear that every tensor rank holds whole, for the same rows on each of them.
+// y = x W^T + b, a linear that every tensor rank holds whole: for the same rows on each of them or,
+// with a shard that splits the sequence, for the rows of this rank. Gradients of the rows are
+// complete on each rank.
 class WholeLinear {
  public:
-  // `shard` without sequence parallelism: gradients are the same on every tensor rank.
   WholeLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
               const WholeLinearShape& shape);
   // x [n, in] -> y [n, out]; with `activation`, the activation of y. Dropout of adapters is drawn
@@ -83,13 +85,13 @@ class WholeLinear {
   Tensor values(Context& context, const Tensor& x, DType type) const;
 
   Parameter& weight() const { return *weight_; }
-  Parameter& bias() const { return *bias_; }
+  Parameter& bias() const { return *bias_; }  // only with one
 
  private:
   DType dtype_;
   Communicator* alone_;
   Parameter* weight_;
-  Parameter* bias_;
+  Parameter* bias_ = nullptr;
   std::vector<LayerAdapter> adapters_;
 };
 

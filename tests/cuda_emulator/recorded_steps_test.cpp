@@ -13,7 +13,7 @@
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
 #include "kernels/cuda/kernels.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
 

@@ -13,7 +13,7 @@
 #include "device/meta_device.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/meta/kernels.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "plan/estimate.h"
 #include "support/run_session.h"
 #include "support/sampled.h"

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "generate/batched_engine.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "ranks/setting.h"
 #include "support/host_machine.h"
 #include "support/run_session.h"

@@ -13,7 +13,7 @@
 #include "generate/generator.h"
 #include "generate/inference.h"
 #include "kernels/reference/kernels.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "ranks/setting.h"
 #include "support/errors.h"
 #include "support/instruction_sets.h"

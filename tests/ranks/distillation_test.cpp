@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "api/planning.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "ranks/setting.h"
 #include "support/run_session.h"
 

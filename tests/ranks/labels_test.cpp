@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "ranks/setting.h"
 #include "support/run_session.h"
 

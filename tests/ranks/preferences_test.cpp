@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "preferences/preference_objective.h"
 #include "preferences/reward_objective.h"
 #include "ranks/setting.h"

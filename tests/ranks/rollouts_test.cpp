@@ -6,7 +6,7 @@
 
 #include "data/samples/batch_source.h"
 #include "model/label_head.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "ranks/setting.h"
 #include "rollouts/answer_divergences.h"
 #include "rollouts/answer_losses.h"

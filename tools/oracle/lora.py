@@ -28,6 +28,7 @@ import peft
 import torch
 import transformers
 from peft.optimizers import create_loraplus_optimizer
+from peft.utils import transformers_weight_conversion
 from safetensors.torch import load_file, save_file
 
 MODELS = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/huggingface"
@@ -54,9 +55,24 @@ CASES = {
     "qwen3.5_dora": dict(target_modules=["q_proj", "v_proj", "in_proj_qkv", "in_proj_b", "in_proj_a", "out_proj"],
                          use_dora=True),
     "qwen3-next_dora": dict(target_modules=["q_proj", "o_proj", "in_proj_qkvz", "in_proj_ba"], use_dora=True),
+    # Latent attention without and with small rows of queries; experts as modules, as Transformers 4 has them, and as
+    # parameters, as 5 has them; MLPs next to experts and in other layers.
+    "deepseek-v2": dict(target_modules=["q_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj", "gate_proj", "up_proj",
+                                        "down_proj"], modules_to_save=["kv_a_layernorm"]),
+    "deepseek-v3": dict(target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "gate_proj", "up_proj",
+                                        "down_proj"], target_parameters=["experts.gate_up_proj", "experts.down_proj"],
+                        use_rslora=True, rank_pattern={"kv_a_proj_with_mqa": 2, "experts.gate_up_proj": 3}),
+    "deepseek-v3_dora": dict(target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj", "up_proj",
+                                             "down_proj"], use_dora=True),
+    "mixtral": dict(target_modules=["q_proj", "w1", "w2", "w3"], alpha_pattern={"w2": 5}),
+    "qwen2-moe": dict(target_modules=["v_proj", "shared_expert.gate_proj", "shared_expert.down_proj"],
+                      target_parameters=["mlp.experts.down_proj"]),
+    "gpt-oss": dict(target_modules=["q_proj"], target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]),
     "nf4": dict(target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
     "nf4_dora": dict(target_modules=["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"], use_dora=True),
 }
+# The modules of an expert in Transformers 4, in the cases whose experts are modules: gate, up, down.
+EXPERT_MODULES = {"deepseek-v2": ("gate_proj", "up_proj", "down_proj"), "mixtral": ("w1", "w3", "w2")}
 NF4_BASE = GOLDEN / "nf4_base"
 
 
@@ -101,7 +117,34 @@ def base(name):
     model = transformers.AutoModelForCausalLM.from_pretrained(base_folder(name), dtype=torch.float32,
                                                               attn_implementation="eager", experts_implementation="eager",
                                                               **more)
+    for module in model.modules() if name in EXPERT_MODULES else ():
+        if hasattr(getattr(module, "experts", None), "gate_up_proj"):
+            module.experts = ExpertModules(module.experts, EXPERT_MODULES[name])
     return model.eval()
+
+
+class ExpertModules(torch.nn.ModuleList):
+    """Experts as modules, each with three linears."""
+
+    def __init__(self, experts, names):
+        super().__init__()
+        self.names, self.activations = names, (experts.act_fn,)  # which is no expert
+        for gate_up, down in zip(experts.gate_up_proj.detach(), experts.down_proj.detach()):
+            expert = torch.nn.Module()
+            for name, weight in zip(names, (*gate_up.chunk(2), down)):
+                linear = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+                linear.weight.data = weight.clone()
+                setattr(expert, name, linear)
+            self.append(expert)
+
+    def forward(self, x, choices, weights):
+        y = torch.zeros_like(x)
+        for number, expert in enumerate(self):
+            tokens, which = torch.where(choices == number)
+            gate, up, down = (getattr(expert, name) for name in self.names)
+            rows = down(self.activations[0](gate(x[tokens])) * up(x[tokens]))
+            y.index_add_(0, tokens, rows * weights[tokens, which, None])
+        return y
 
 
 class Float64Torch:
@@ -112,12 +155,17 @@ class Float64Torch:
         return getattr(torch, name)
 
 
+FLOAT32_FAMILIES = {"qwen3.5": ("qwen3_5",), "qwen3-next": ("qwen3_next",), "deepseek-v2": ("deepseek_v2",),
+                    "deepseek-v3": ("deepseek_v3",), "mixtral": ("mixtral",), "qwen2-moe": ("qwen2_moe",),
+                    "gpt-oss": ("gpt_oss",)}
+
+
 @contextlib.contextmanager
 def in_float64(name):
-    """Qwen's models compute norms, the gated delta rule and the router in float32, whatever the type of the weights. The
-    norms of heads of small models divide by small numbers, so here too all is float64."""
+    """Models compute norms, the gated delta rule and the router in float32, whatever the type of the weights. The norms of
+    heads of small models divide by small numbers, and the router chooses, so here too all is float64."""
     with contextlib.ExitStack() as stack:
-        for family in ("qwen3_5", "qwen3_next") if name.startswith(("qwen3.5", "qwen3-next")) else ():
+        for family in FLOAT32_FAMILIES.get(name.split("_")[0], ()):
             module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
             stack.enter_context(unittest.mock.patch.object(module, "torch", Float64Torch()))
             stack.enter_context(unittest.mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
@@ -142,10 +190,19 @@ def drawn(model):
     return model
 
 
+@contextlib.contextmanager
+def as_named():
+    """PEFT 0.21 takes modules of these names for experts alone, where Transformers 5 has experts as parameters, and leaves
+    out the MLPs next to them. Here names mean what they are."""
+    with unittest.mock.patch.object(transformers_weight_conversion, "_MOE_TARGET_MODULE_MAPPING", {}):
+        yield
+
+
 def adapted(name):
     torch.manual_seed(3)
     config = peft.LoraConfig(r=4, lora_alpha=6, task_type="CAUSAL_LM", **CASES[name])
-    return drawn(peft.get_peft_model(base(name), config))
+    with as_named():
+        return drawn(peft.get_peft_model(base(name), config))
 
 
 def loss_of(model, batch):
@@ -153,8 +210,10 @@ def loss_of(model, batch):
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
 
 
-def saved_name(key):
+def saved_name(key, case=""):
     name = key.replace(".default", "").replace(".modules_to_save", "")
+    if case == "mixtral":
+        name = name.replace(".mlp.", ".block_sparse_moe.")
     return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
 
 
@@ -188,7 +247,10 @@ def golden(folder, names):
         config = json.loads((out / "adapter_config.json").read_text())
         config["base_model_name_or_path"] = str(base_folder(name).relative_to(GOLDEN.parents[2]))
         (out / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-        saved = set(load_file(out / "adapter_model.safetensors"))
+        weights = load_file(out / "adapter_model.safetensors")
+        save_file({saved_name(key, name): value for key, value in weights.items()}, out / "adapter_model.safetensors",
+                  metadata={"format": "pt"})
+        saved = {saved_name(key, name) for key in weights}
         model = exact(name, model)
         tokens = torch.arange(3, 43)[None] * 7 % 131
         if not is_quantized(name):
@@ -198,7 +260,7 @@ def golden(folder, names):
                 logits = model(tokens).logits[0]
             loss = loss_of(model, tokens)
             loss.backward()
-        gradients = {saved_name(key): parameter.grad.float().contiguous()
+        gradients = {saved_name(key, name): parameter.grad.float().contiguous()
                      for key, parameter in model.named_parameters() if parameter.requires_grad}
         tied = {"base_model.model.lm_head.weight"} if CASES[name].get("ensure_weight_tying") else set()
         assert set(gradients) == saved - tied, set(gradients) ^ saved
@@ -231,7 +293,10 @@ def compare(folder):
         if name not in CASES:  # of labels
             continue
         expected = load_file(GOLDEN / name / "expected.safetensors")
-        model = exact(name, peft.PeftModel.from_pretrained(base(name), written).eval())
+        EXPERT_MODULES.pop(name, None)  # Piton writes them as parameters
+        # PEFT has no lengths of parameters, so folders of DoRA name modules.
+        with as_named() if name.endswith("_dora") else contextlib.nullcontext():
+            model = exact(name, peft.PeftModel.from_pretrained(base(name), written).eval())
         with torch.no_grad(), in_float64(name):
             logits = model(expected["tokens"].long()[None]).logits[0]
         worst = float((logits - expected["logits"]).abs().max())

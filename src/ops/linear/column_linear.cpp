@@ -137,7 +137,9 @@ void ColumnNode::give_dx(Backward& backward, const Tensor& dy,
         LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view(), .float8 = split.float8},
         context.stream);
   }
-  add_adapter_dx(context, adapters.list, dinputs, dx, 0);
+  const std::int64_t first_row =
+      gathers || adapters.list.empty() ? 0 : adapters.list[0].dropout.rows.first_row;
+  add_adapter_dx(context, adapters.list, dinputs, dx, first_row);
   Event reduced;
   if (gathers) {
     Tensor mine = context.activation(dx.dtype(), x_shape);

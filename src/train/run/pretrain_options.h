@@ -11,7 +11,7 @@
 #include "data/preprocess/record_file_options.h"
 #include "data/samples/data_options.h"
 #include "model/config.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "optim/learning_rate.h"
 #include "optim/optimizer_options.h"
 #include "parallel/parallel_options.h"

@@ -9,7 +9,7 @@
 #include "base/files/files.h"
 #include "base/json.h"
 #include "model/label_head.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "support/errors.h"
 #include "support/golden_lora.h"
 #include "support/temp_folder.h"

@@ -10,7 +10,8 @@
 #include <sstream>
 
 #include "base/files/files.h"
-#include "model/lora_options.h"
+#include "base/json.h"
+#include "model/lora/lora_options.h"
 #include "optim/learning_rate.h"
 #include "support/errors.h"
 #include "support/golden_lora.h"
@@ -182,6 +183,16 @@ TEST(PeftSource, KnowsRanksAndScalesOfEveryModule) {
   EXPECT_EQ(*next.find("layers.2.delta.strength_decay"), (AdapterShape{2, 6 / std::sqrt(2.0)}));
   EXPECT_EQ(*next.find("layers.1.delta.output"), (AdapterShape{4, 2.5}));
   EXPECT_NE(next.find("layers.3.attention.query_gate"), nullptr);
+  const Adapters deepseek = LoraFiles("deepseek-v3").adapter.adapters();
+  EXPECT_EQ(*deepseek.find("layers.0.mlp.gate"), (AdapterShape{4, 3}));
+  EXPECT_EQ(*deepseek.find("layers.1.attention.latent"), (AdapterShape{2, 6 / std::sqrt(2.0)}));
+  EXPECT_EQ(*deepseek.find("layers.1.mlp.shared.up"), (AdapterShape{4, 3}));
+  EXPECT_EQ(*deepseek.find("layers.1.mlp.experts.7.gate_up"),
+            (AdapterShape{3, 6 / std::sqrt(3.0)}));
+  EXPECT_EQ(*deepseek.find("layers.1.mlp.experts.7.down"), (AdapterShape{4, 3}));
+  const Adapters mixtral = LoraFiles("mixtral").adapter.adapters();
+  EXPECT_EQ(*mixtral.find("layers.1.mlp.experts.4.gate"), (AdapterShape{4, 1.5}));
+  EXPECT_EQ(*mixtral.find("layers.0.mlp.experts.0.down"), (AdapterShape{4, 1.25}));
   const Adapters llama = LoraFiles("llama").adapter.adapters();
   EXPECT_EQ(llama.trained, (std::set<std::string>{"final_norm.weight", "head.weight"}));
 }
@@ -276,10 +287,54 @@ TEST(PeftSource, RefusesAdaptersOfWhatIsNoLinearOfTheLayer) {
   EXPECT_THAT(message("self_attn.q_proj", 32, 128),
               HasSubstr("tensors that are no adapter of a linear of this model"));
   // Of the model, but only merged into it.
-  EXPECT_THAT(message("mlp.shared_expert.gate_proj", 32, 26),
-              HasSubstr("adapter: has an adapter of layers.0.mlp.shared.gate, which can only be "
-                        "merged into the model; give what piton convert"));
-  EXPECT_THAT(message("mlp.gate", 32, 6), HasSubstr("adapter of layers.0.mlp.router, which can"));
+  EXPECT_THAT(message("mlp.gate", 32, 6),
+              HasSubstr("adapter: has an adapter of layers.0.mlp.router, which can only be merged "
+                        "into the model; give what piton convert"));
+  EXPECT_THAT(message("mlp.experts.1.gate_proj", 32, 18),
+              HasSubstr("has an adapter of layers.0.mlp.experts.1.gate, and not of every expert of "
+                        "the layer with the same rank and scale"));
+}
+
+// The adapter of DeepSeek-V3 after `edit` of its tensors and of its configuration.
+template <typename Edit>
+std::string message_of_experts_after(Edit&& edit) {
+  const LoraFiles files("deepseek-v3");
+  const SafetensorsFile golden(test::lora_folder("deepseek-v3") / kPeftWeightsName);
+  std::map<std::string, Tensor> tensors;
+  for (const SafetensorsEntry& entry : golden.entries())
+    tensors[entry.name] = golden.tensor(entry.name);
+  auto config = read_json<nlohmann::json>(read_peft_config(test::lora_folder("deepseek-v3")));
+  edit(tensors, config);
+  TempFolder folder;
+  write_safetensors(folder / kPeftWeightsName, tensors);
+  write_text_file(folder / kPeftConfigName, config.dump());
+  return message_of(Fault::kData, [&] { PeftSource(folder.path(), files.model(), files.family); });
+}
+
+TEST(PeftSource, RefusesParametersOfExpertsOfAnotherShape) {
+  using Tensors = std::map<std::string, Tensor>;
+  using Json = nlohmann::json;
+  const std::string experts = "base_model.model.model.layers.1.mlp.experts.";
+  EXPECT_THAT(message_of_experts_after([&](Tensors& all, Json&) {
+                all[experts + "lora_A.weight"] = host_tensor(DType::kF32, {28, 18});
+              }),
+              HasSubstr("mlp.experts.lora_A.weight is [28, 18], wanted [32, 18]"));
+  EXPECT_THAT(message_of_experts_after([&](Tensors& all, Json&) {
+                all[experts + "base_layer.lora_B.weight"] = host_tensor(DType::kF32, {18, 24});
+              }),
+              HasSubstr("mlp.experts.base_layer.lora_B.weight is [18, 24], wanted [36, 24]"));
+  EXPECT_THAT(message_of_experts_after(
+                  [&](Tensors& all, Json&) { all.erase(experts + "base_layer.lora_A.weight"); }),
+              HasSubstr("lora_A of model.layers.1.mlp.experts.base_layer is missing"));
+  EXPECT_THAT(message_of_experts_after([&](Tensors&, Json& config) {
+                config["target_parameters"] = {"experts.down_proj"};
+              }),
+              HasSubstr("no adapter of a linear of this model, and no part of it (1): "
+                        "base_model.model.model.layers.1.mlp.experts.base_layer.lora_A"));
+  EXPECT_THAT(message_of_experts_after([&](Tensors&, Json& config) {
+                config["rank_pattern"].erase("experts.gate_up_proj");
+              }),
+              HasSubstr("is [24, 32], wanted [32, 32]"));
 }
 
 // Older versions of PEFT keep the adapter's name and the wrapper of a module in the names.

@@ -32,8 +32,14 @@ nlohmann::json config_in(const std::filesystem::path& folder) {
   return read_json<nlohmann::json>(read_text_file(folder / kPeftConfigName));
 }
 
+// Cases whose experts are modules. What is written has them as parameters.
+bool has_experts_as_modules(const std::string& name) {
+  return name == "deepseek-v2" || name == "mixtral";
+}
+
 TEST(PeftWriter, WritesWhatPeftHasWritten) {
   for (const char* name : kLoraCases) {
+    if (has_experts_as_modules(name)) continue;
     LoraFiles files(name);
     const auto folder = written_folder(std::string(name) + "-same");
     write_peft(folder, files.adapter,
@@ -103,23 +109,88 @@ GivenTensors random_adapter(const Adapters& adapters, const ModelConfig& model) 
 // Merging the written adapter gives the weights of merging the given one, up to the rounding of one
 // to fp32.
 void expect_same_product(const std::string& name, const Adapters& adapters, bool rank_stabilized) {
-  LoraFiles files(name);
-  GivenTensors given = random_adapter(adapters, files.model());
+  HfSource base(test::lora_base(name));
+  const HfFamily family = hf_family(base.config());
+  GivenTensors given = random_adapter(adapters, base.model());
   TempFolder folder;
   write_peft(folder.path(), given,
-             {.model = files.model(),
-              .family = files.family,
+             {.model = base.model(),
+              .family = family,
               .adapters = adapters,
               .rank_stabilized = rank_stabilized});
-  PeftSource written(folder.path(), files.model(), files.family);
-  MergedSource ours(files.base, given, adapters);
-  MergedSource theirs(files.base, written, written.adapters());
-  for (const CanonicalTensor& tensor : files.base.tensors(TensorKind::kWeight)) {
+  PeftSource written(folder.path(), base.model(), family);
+  MergedSource ours(base, given, adapters);
+  MergedSource theirs(base, written, written.adapters());
+  for (const CanonicalTensor& tensor : base.tensors(TensorKind::kWeight)) {
     EXPECT_LT(
         test::largest_distance(test::values_of(ours, tensor), test::values_of(theirs, tensor)),
         1e-12)
         << name << " " << tensor.name;
   }
+}
+
+// The adapters of gate and up of an expert are next to each other in one, of twice the rank.
+TEST(PeftWriter, WritesExpertsThatWereModulesAsParameters) {
+  for (const char* name : {"deepseek-v2", "mixtral"}) {
+    LoraFiles files(name);
+    const Adapters& adapters = files.adapter.adapters();
+    const auto folder = written_folder(std::string(name) + "-parameters");
+    write_peft(folder, files.adapter,
+               {.model = files.model(), .family = files.family, .adapters = adapters});
+    PeftSource written(folder, files.model(), files.family);
+    EXPECT_EQ(written.adapters().find("layers.1.mlp.experts.2.gate_up")->rank, 8) << name;
+    EXPECT_EQ(config_in(folder).at("target_parameters").size(),
+              std::string(name) == "mixtral" ? 2 : 8);
+    MergedSource ours(files.base, written, written.adapters());
+    MergedSource theirs(files.base, files.adapter, adapters);
+    for (const CanonicalTensor& tensor : files.base.tensors(TensorKind::kWeight)) {
+      EXPECT_LT(
+          test::largest_distance(test::values_of(ours, tensor), test::values_of(theirs, tensor)),
+          1e-12)
+          << name << " " << tensor.name;
+    }
+  }
+}
+
+// Of experts that are one tensor in the files of the family, below one another or turned.
+TEST(PeftWriter, WritesParametersInTheRowsOfTheFamily) {
+  for (const char* name : {"gpt-oss", "granite-moe"}) {
+    Adapters adapters;
+    for (std::int64_t expert = 0; expert < 5; ++expert) {
+      const std::string at = fmt::format("layers.0.mlp.experts.{}.", expert);
+      adapters.shapes[at + "gate"] = {3, 0.7};
+      adapters.shapes[at + "up"] = {2, 0.7};
+      adapters.shapes[at + "down"] = {4, 1.5};
+    }
+    expect_same_product(name, adapters, false);
+  }
+}
+
+TEST(PeftWriter, RefusesExpertsWhoseAdaptersDiffer) {
+  const auto message = [](auto&& edit) {
+    LoraFiles files("mixtral");
+    Adapters adapters = files.adapter.adapters();
+    edit(adapters.shapes);
+    return message_of(Fault::kUsage, [&] {
+      check_peft({.model = files.model(), .family = files.family, .adapters = adapters});
+    });
+  };
+  using Shapes = std::map<std::string, AdapterShape>;
+  const std::string down = "layers.0.mlp.experts.3.down";
+  for (const std::string& text : {message([&](Shapes& all) { all.erase(down); }),
+                                  message([&](Shapes& all) { all[down].rank = 3; }),
+                                  message([&](Shapes& all) { all[down].scale = 3; })}) {
+    EXPECT_THAT(text, testing::HasSubstr(
+                          "adapter: layers.0.mlp.experts.3.down has not the rank and scale of "
+                          "expert 0, or no adapter, or a magnitude (DoRA), and a folder of PEFT "
+                          "has one adapter for all experts of model.layers.0.mlp.experts"
+                          ".down_proj; write the merged model with --to hf"));
+  }
+  EXPECT_THAT(message([&](Shapes& all) {
+                for (auto& [name, shape] : all)
+                  if (name.ends_with(".up")) shape.scale = 3;
+              }),
+              testing::HasSubstr("are one module in the files"));
 }
 
 TEST(PeftWriter, RefusesMagnitudesOfAPartOfAModule) {

@@ -6,7 +6,7 @@
 #include <array>
 #include <memory>
 
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "unit/generate/drawn_adapters.h"
 #include "unit/generate/small_engine.h"
 

@@ -135,6 +135,75 @@ TEST(GgufAdapter, HasColumnsInTheOrderOfTheFile) {
   }
 }
 
+// Of experts, whose matrices are one tensor.
+TEST(GgufAdapter, HasTheAdaptersOfExpertsInOneTensor) {
+  const HfSource base(test::golden_folder("mixtral"));
+  PeftSource peft(std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/lora/mixtral",
+                  base.model(), hf_family(base.config()));
+  Adapters adapters = peft.adapters();
+  for (auto& [name, shape] : adapters.shapes) shape.scale = 1.5;
+  TempFolder folder;
+  const GgufAdapterWritten written{
+      .model = base.model(), .architecture = "llama", .adapters = adapters};
+  write_gguf_adapter(folder / "a.gguf", peft, written);
+  GgufAdapterSource again(folder / "a.gguf", base.model());
+  EXPECT_EQ(again.adapters().shapes, adapters.shapes);
+  expect_same(again, peft);
+
+  const GgufFile file(folder / "a.gguf");
+  const auto tensor = [&](const std::string& name) {
+    const auto same = [&](const GgufTensor& one) { return one.name == name; };
+    return *std::ranges::find_if(file.header().tensors, same);
+  };
+  const GgufTensor a = tensor("blk.1.ffn_gate_exps.weight.lora_a");
+  EXPECT_THAT(a.shape, testing::ElementsAre(5, 4, 32));
+  EXPECT_THAT(tensor("blk.1.ffn_gate_exps.weight.lora_b").shape, testing::ElementsAre(5, 22, 4));
+  EXPECT_THAT(tensor("blk.0.ffn_down_exps.weight.lora_a").shape, testing::ElementsAre(5, 4, 22));
+  std::vector<float> stored(static_cast<std::size_t>(a.elements()));
+  file.file().read_at(file.offset(a), std::as_writable_bytes(std::span(stored)));
+  const CanonicalTensor third{
+      .name = "layers.1.mlp.experts.3.gate.lora_a", .dtype = DType::kF32, .shape = {4, 32}};
+  const std::vector<double> ours = values_of(peft, third);
+  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_EQ(stored[3 * ours.size() + i], ours[i]);
+  EXPECT_THAT(gguf_adapter_summary(folder / "a.gguf").ranks, testing::ElementsAre(4));
+
+  const auto message = [&](auto&& edit) {
+    Adapters other = adapters;
+    edit(other.shapes);
+    return message_of(Fault::kUsage, [&] {
+      write_gguf_adapter(folder / "b.gguf", peft,
+                         {.model = base.model(), .architecture = "llama", .adapters = other});
+    });
+  };
+  using Shapes = std::map<std::string, AdapterShape>;
+  const std::string up = "layers.0.mlp.experts.2.up";
+  EXPECT_THAT(message([&](Shapes& all) { all.erase(up); }),
+              HasSubstr("is a part of blk.0.ffn_up_exps.weight in a GGUF file, whose matrices have "
+                        "no adapter each of the same rank; write the merged model"));
+  EXPECT_THAT(message([&](Shapes& all) { all[up] = {2, 3}; }), HasSubstr("each of the same rank"));
+}
+
+TEST(GgufAdapter, RefusesWhatLlamaCppDoesNotUse) {
+  const HfSource base(test::golden_folder("deepseek-v3"));
+  TempFolder folder;
+  for (const char* matrix : {"query_down", "query", "latent", "key_value"}) {
+    const std::string linear = std::string("layers.0.attention.") + matrix;
+    CountedAdapter none({});
+    Adapters adapters;
+    adapters.shapes = {{linear, {4, 1.5}}};
+    EXPECT_THAT(
+        message_of(
+            Fault::kUsage,
+            [&] {
+              write_gguf_adapter(
+                  folder / "a.gguf", none,
+                  {.model = base.model(), .architecture = "deepseek2", .adapters = adapters});
+            }),
+        HasSubstr(linear + " is of latent attention, where llama.cpp uses adapters of the output "
+                           "alone; write the merged model with --to gguf"));
+  }
+}
+
 TEST(GgufAdapter, RefusesWhatIsNoAdapterOfTheModel) {
   const HfSource base(test::golden_folder("llama"));
   const HfSource other(test::golden_folder("llama3"));

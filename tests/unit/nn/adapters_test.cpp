@@ -59,10 +59,24 @@ TEST(Adapters, OfSeveralMatricesHaveANameOfTheSet) {
   EXPECT_EQ(adapter_of({"layers.3.mlp.gate", "layers.3.mlp.gate"}), std::nullopt);
   EXPECT_EQ(adapter_of({"layers.3.attention.query", "layers.3.attention.key"}), std::nullopt);
   for (const char* set :
-       {"attention.qkv", "attention.query_gate", "attention.qkv_gate", "mlp.gate_up", "delta.qkv",
+       {"attention.qkv", "attention.query_gate", "attention.qkv_gate", "mlp.gate_up",
+        "mlp.shared.gate_up", "mlp.experts.gate_up", "mlp.experts.12.gate_up", "delta.qkv",
         "delta.qkv_gate", "delta.strength_decay", "delta.input"})
     EXPECT_EQ(adapter_of(matrices_of(std::string("layers.0.") + set)),
               std::string("layers.0.") + set);
+}
+
+TEST(Adapters, OfExpertsAreNamedWithAndWithoutTheirNumber) {
+  EXPECT_EQ(adapter_of_expert("layers.3.mlp.experts.down", 7), "layers.3.mlp.experts.7.down");
+  EXPECT_EQ(adapter_of_experts("layers.3.mlp.experts.17.gate_up"), "layers.3.mlp.experts.gate_up");
+  EXPECT_EQ(adapter_of_experts("layers.3.mlp.experts.down"), "layers.3.mlp.experts.down");
+  EXPECT_EQ(adapter_of_experts("layers.3.mlp.shared.down"), "layers.3.mlp.shared.down");
+  EXPECT_EQ(adapter_of_expert("layers.3.mlp.down", 7), "layers.3.mlp.down");
+  EXPECT_TRUE(is_expert_adapter("layers.3.mlp.experts.7.down"));
+  EXPECT_FALSE(is_expert_adapter("layers.3.mlp.experts.down"));
+  EXPECT_FALSE(is_expert_adapter("layers.3.mlp.down"));
+  // Of two experts, which share no A.
+  EXPECT_EQ(adapter_of({"layers.3.mlp.experts.1.gate", "layers.3.mlp.experts.2.up"}), std::nullopt);
 }
 
 }  // namespace

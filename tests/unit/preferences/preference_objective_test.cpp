@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "kernels/reference/kernels.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "support/errors.h"
 #include "support/golden_lora.h"
 #include "support/preference_batches.h"

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "kernels/reference/kernels.h"
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "policy_texts.h"
 #include "rollouts/advantages.h"
 #include "rollouts/answer_divergences.h"

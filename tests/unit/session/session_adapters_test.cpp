@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 #include "support/run_session.h"
 
 namespace piton {

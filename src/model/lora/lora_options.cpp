@@ -1,4 +1,4 @@
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 
 #include <fmt/ranges.h>
 
@@ -15,106 +15,12 @@
 #include "base/options/option_range.h"
 #include "model/canonical_tensors.h"
 #include "model/label_head.h"
+#include "model/lora/lora_targets.h"
 
 namespace piton {
 namespace {
 
 using Names = std::vector<std::string>;
-
-constexpr const char* kPooler = "pooler";  // an adapter outside of layers, of an encoder
-
-using Targets = std::map<std::string, Names>;
-
-// As PEFT finds them: every module whose name ends so.
-Targets targets_of_encoder(const ModelConfig& config) {
-  Targets targets{{"query", {"attention.query"}},
-                  {"key", {"attention.key"}},
-                  {"value", {"attention.value"}},
-                  {"attention.output.dense", {"attention.output"}},
-                  {"intermediate.dense", {"mlp.up"}},
-                  {"output.dense", {"attention.output", "mlp.down"}},
-                  {"dense", {"attention.output", "mlp.up", "mlp.down"}},
-                  {"all-linear",
-                   {"attention.query", "attention.key", "attention.value", "attention.output",
-                    "mlp.up", "mlp.down"}}};
-  if (head_has_pooler(config)) return targets;
-  targets["pooler.dense"] = {kPooler};
-  for (const char* name : {"dense", "all-linear"}) targets[name].emplace_back(kPooler);
-  return targets;
-}
-
-void append(Names& names, const Names& more) {
-  names.insert(names.end(), more.begin(), more.end());
-}
-
-// The linears before the output, as the family has them in Hugging Face's form.
-Names inputs_of_delta(const ModelConfig& config) {
-  if (config.family == "qwen3_next") return {"delta.qkv_gate", "delta.strength_decay"};
-  return {"delta.qkv", "delta.gate", "delta.strength", "delta.decay"};
-}
-
-// From the name of a module to adapters of a layer (nn/adapters.h: "attention.query", "mlp.down"),
-// of which a layer has some, and to kPooler.
-Targets lora_targets(const ModelConfig& config) {
-  if (config.encoder) return targets_of_encoder(config);
-  Targets targets;
-  const auto add = [&](std::initializer_list<const char*> names, Names linears) {
-    if (config.experts)
-      std::erase_if(linears, [](const std::string& one) { return one.starts_with("mlp."); });
-    if (config.latent) {
-      std::erase_if(linears, [](const std::string& one) {
-        return one.starts_with("attention.") && one != "attention.output";
-      });
-    }
-    for (const char* name : names) {
-      if (!linears.empty()) targets[name] = linears;
-    }
-  };
-  const std::string query = config.output_gate ? "attention.query_gate" : "attention.query";
-  const std::string qkv = config.output_gate ? "attention.qkv_gate" : "attention.qkv";
-  const std::string up = config.gated ? "mlp.gate_up" : "mlp.up";
-  add({"q_proj"}, {query});
-  add({"k_proj"}, {"attention.key"});
-  add({"v_proj"}, {"attention.value"});
-  add({"query_key_value", "linear_qkv", "qkv_proj", "c_attn", "W_pack", "wqkv"}, {qkv});
-  add({"o_proj", "dense", "linear_proj", "out_proj", "wo"}, {"attention.output"});
-  if (config.gated) {
-    add({"gate_proj", "w1"}, {"mlp.gate"});
-    add({"gate_up_proj"}, {"mlp.gate_up"});
-  }
-  add({"up_proj", "w3", "c_fc"}, {"mlp.up"});
-  add({"linear_fc1", "dense_h_to_4h"}, {up});
-  add({"down_proj", "linear_fc2", "dense_4h_to_h", "w2"}, {"mlp.down"});
-  add({"c_proj"}, {"attention.output", "mlp.down"});
-  const bool fused = config.family == "gpt2" || config.family == "bloom";
-  Names all = fused ? Names{qkv} : Names{query, "attention.key", "attention.value"};
-  append(all, {"attention.output", "mlp.up", "mlp.down"});
-  if (config.gated) all.emplace_back("mlp.gate");
-  if (config.state_layers() > 0) {
-    add({"in_proj_qkv"}, {"delta.qkv"});
-    add({"in_proj_qkvz"}, {"delta.qkv_gate"});
-    add({"in_proj_z"}, {"delta.gate"});
-    add({"in_proj_b"}, {"delta.strength"});
-    add({"in_proj_a"}, {"delta.decay"});
-    add({"in_proj_ba"}, {"delta.strength_decay"});
-    add({"in_proj"}, {"delta.input"});
-    add({"out_proj"}, {"delta.output"});
-    append(all, inputs_of_delta(config));
-    all.emplace_back("delta.output");
-  }
-  add({"all-linear"}, all);
-  return targets;
-}
-
-// Whether layer `layer` has the linear of this adapter ("delta.qkv").
-bool layer_has(const ModelConfig& config, std::int64_t layer, const std::string& adapter) {
-  const auto is_in = [&](std::string_view block) { return adapter.starts_with(block); };
-  if (is_in("delta.")) return config.has_states(layer);
-  if (is_in("attention.")) {
-    return !config.has_states(layer) && (!config.latent || adapter == "attention.output");
-  }
-  return is_in("mlp.") && !config.has_experts(layer);
-}
 
 // From the name of a module to the beginnings of canonical names, in a layer or outside of one.
 const std::map<std::string, Names>& modules() {
@@ -132,11 +38,12 @@ const std::map<std::string, Names>& modules() {
     add({"lm_head", "output_layer"}, {"head."});
     add({"score"}, {kRewardTensor, "label."});
     add({"classifier"}, {"label."});
-    add({kPooler}, {"pooler."});
+    add({kPoolerAdapter}, {"pooler."});
     add({"token_type_embeddings"}, {"embedding.type."});
     add({"norms", "LayerNorm"},
         {"embedding.norm.", "attention_norm.", "mlp_norm.", "final_norm.", "attention.end_norm.",
-         "mlp.end_norm.", "attention.query_norm.", "attention.key_norm.", "delta.norm."});
+         "mlp.end_norm.", "attention.query_norm.", "attention.key_norm.",
+         "attention.query_down_norm.", "attention.latent_norm.", "delta.norm."});
     return list;
   }();
   return kModules;
@@ -182,27 +89,28 @@ Names tensors_of_module(const ModelConfig& config, const std::string& module) {
   return tensors;
 }
 
+std::string list_of_targets(const ModelConfig& config) {
+  return fmt::format(
+      "{}{}", fmt::join(lora_target_names(config), ", "),
+      config.experts ? "; experts.NAME, shared_experts.NAME or mlp.NAME for one kind of MLPs" : "");
+}
+
 // The linears of a layer that get an adapter.
 std::set<std::string> linears_of(const ModelConfig& config, const Names& target_modules) {
-  const Targets targets = lora_targets(config);
   std::set<std::string> linears;
   for (const std::string& target : target_modules) {
-    const auto found = targets.find(target);
-    if (found == targets.end() && target.find(',') != std::string::npos) {
+    const Names found = lora_target(config, target);
+    if (found.empty() && target.find(',') != std::string::npos) {
       throw Error(Fault::kUsage,
                   "--lora-target-modules: got {}, wanted names with spaces between them: q_proj "
                   "v_proj",
                   target);
     }
-    if (found == targets.end()) {
-      throw Error(
-          Fault::kUsage, "--lora-target-modules: this model has no {}{}; wanted some of {}", target,
-          config.latent    ? ", and of multi-latent attention the output alone has adapters yet"
-          : config.experts ? ", and experts have no adapters yet"
-                           : "",
-          fmt::join(names_of(targets), ", "));
+    if (found.empty()) {
+      throw Error(Fault::kUsage, "--lora-target-modules: this model has no {}; wanted some of {}",
+                  target, list_of_targets(config));
     }
-    linears.insert(found->second.begin(), found->second.end());
+    linears.insert(found.begin(), found.end());
   }
   std::set<std::string> adapted;
   for (const std::string& linear : linears) {
@@ -266,11 +174,9 @@ PatternEntry<Number> pattern_entry(const char* flag, const std::string& text,
     if (!entry.layer || name.find('.') == std::string_view::npos) return refuse(form);
     name.remove_prefix(name.find('.') + 1);
   }
-  const Targets targets = lora_targets(config);
-  const auto found = targets.find(std::string(name));
-  if (found == targets.end())
-    return refuse(fmt::format("some of {} before the \"=\"", fmt::join(names_of(targets), ", ")));
-  entry.linears = found->second;
+  entry.linears = lora_target(config, std::string(name));
+  if (entry.linears.empty())
+    return refuse(fmt::format("some of {} before the \"=\"", list_of_targets(config)));
   const std::optional<Number> value =
       whole_number<Number>(std::string_view(text).substr(equal + 1));
   if (!value) return refuse(form);
@@ -332,19 +238,19 @@ std::set<std::int64_t> layers_of(const LoraOptions& options, const ModelConfig& 
 
 // Throws for a name of linears that only other layers have: it would be ignored.
 LayerLinears adapted_by(const LoraOptions& options, const ModelConfig& config) {
-  const Targets targets = lora_targets(config);
   const std::set<std::string> linears = linears_of(config, options.target_modules);
   const std::set<std::int64_t> layers = layers_of(options, config);
   LayerLinears adapted;
   for (const std::int64_t layer : layers) {
     for (const std::string& linear : linears) {
-      if (layer_has(config, layer, linear)) adapted.emplace(layer, linear);
+      if (layer_has_adapter(config, layer, linear)) adapted.emplace(layer, linear);
     }
   }
   // As in PEFT, a module outside of layers has none if some layers are named.
-  if (linears.contains(kPooler) && options.layers.empty()) adapted.emplace(-1, kPooler);
+  if (linears.contains(kPoolerAdapter) && options.layers.empty())
+    adapted.emplace(-1, kPoolerAdapter);
   for (const std::string& target : options.target_modules) {
-    const Names& of_target = targets.at(target);
+    const Names of_target = lora_target(config, target);
     if (std::ranges::any_of(adapted, [&](const auto& one) {
           return std::ranges::count(of_target, one.second) > 0;
         }))
@@ -357,11 +263,25 @@ LayerLinears adapted_by(const LoraOptions& options, const ModelConfig& config) {
   return adapted;
 }
 
+// Adapters of experts have none.
+void check_magnitudes_of_experts(const LoraOptions& options, const LayerLinears& adapted) {
+  if (!options.use_dora) return;
+  if (std::ranges::none_of(adapted, [](const auto& one) { return is_of_experts(one.second); }))
+    return;
+  throw Error(
+      Fault::kUsage,
+      "--use-dora: not for adapters of experts, which --lora-target-modules {} gives; leave "
+      "it out, or name modules without experts: q_proj v_proj ..., shared_experts.up_proj, "
+      "mlp.up_proj",
+      fmt::join(options.target_modules, " "));
+}
+
 std::map<std::string, AdapterShape> shapes_of(const LoraOptions& options,
                                               const ModelConfig& config) {
   constexpr const char* kRanks = "--lora-rank-pattern";
   constexpr const char* kAlphas = "--lora-alpha-pattern";
   const LayerLinears adapted = adapted_by(options, config);
+  check_magnitudes_of_experts(options, adapted);
   const auto ranks = pattern_of<std::int64_t>(kRanks, options.rank_pattern, config);
   const auto alphas = pattern_of<double>(kAlphas, options.alpha_pattern, config);
   check_names(kRanks, ranks, adapted);
@@ -373,8 +293,12 @@ std::map<std::string, AdapterShape> shapes_of(const LoraOptions& options,
     const std::int64_t rank = number_of(ranks, layer, linear, options.rank);
     const double alpha = number_of(alphas, layer, linear, options.alpha);
     const std::string name = layer < 0 ? linear : fmt::format("layers.{}.{}", layer, linear);
-    shapes[name] = {
+    const AdapterShape shape{
         .rank = rank, .scale = options.scale(rank, alpha), .magnitude = options.use_dora};
+    const std::int64_t experts = is_of_experts(linear) ? config.experts->experts : 0;
+    if (experts == 0) shapes[name] = shape;
+    for (std::int64_t expert = 0; expert < experts; ++expert)
+      shapes[adapter_of_expert(name, expert)] = shape;
   }
   return shapes;
 }
@@ -410,23 +334,72 @@ Adapters LoraOptions::resolve(const ModelConfig& config) const {
       adapters.trained.insert(tensor);
   }
   for (const std::string& tensor : label_tensors(config)) adapters.trained.insert(tensor);
-  if (adapters.trained.contains("pooler.weight")) adapters.shapes.erase(kPooler);
+  if (adapters.trained.contains("pooler.weight")) adapters.shapes.erase(kPoolerAdapter);
   return adapters;
 }
 
-void check_computed(const ModelConfig& config, const Adapters& adapters, const std::string& where) {
+namespace {
+
+// The layer and the rest of the name of an adapter in one.
+std::pair<std::int64_t, std::string> layer_of(const std::string& name) {
   constexpr std::string_view kLayers = "layers.";
+  PITON_ASSERT(name.starts_with(kLayers), "{}", name);
+  const std::size_t end = name.find('.', kLayers.size());
+  std::int64_t layer = 0;
+  std::from_chars(name.data() + kLayers.size(), name.data() + end, layer);
+  return {layer, name.substr(end + 1)};
+}
+
+// One computation has the adapters of all experts of a layer.
+bool fit_together(const ModelConfig& config, const Adapters& adapters, const std::string& name) {
+  const AdapterShape& first = adapters.shapes.at(name);
+  const std::string all = adapter_of_experts(name);
+  for (std::int64_t expert = 0; expert < config.experts->experts; ++expert) {
+    const AdapterShape* const one = adapters.find(adapter_of_expert(all, expert));
+    if (one == nullptr || *one != first || one->magnitude) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void check_computed(const ModelConfig& config, const Adapters& adapters, const std::string& where) {
+  std::set<std::string> fitting;  // of experts
   for (const auto& [name, shape] : adapters.shapes) {
-    if (name == kPooler) continue;
-    PITON_ASSERT(name.starts_with(kLayers), "{}", name);
-    const std::size_t end = name.find('.', kLayers.size());
-    std::int64_t layer = 0;
-    std::from_chars(name.data() + kLayers.size(), name.data() + end, layer);
-    if (layer_has(config, layer, name.substr(end + 1))) continue;
+    if (name == kPoolerAdapter) continue;
+    const auto [layer, linear] = layer_of(name);
+    if (layer_has_adapter(config, layer, linear)) {
+      if (!is_of_experts(linear) || fitting.contains(adapter_of_experts(name))) continue;
+      if (fit_together(config, adapters, name)) {
+        fitting.insert(adapter_of_experts(name));
+        continue;
+      }
+      throw Error(Fault::kData,
+                  "{}: has an adapter of {}, and not of every expert of the layer with the same "
+                  "rank and scale, and without lengths (DoRA), so it can only be merged into the "
+                  "model; give what piton convert --load BASE --lora-load {} --to hf writes",
+                  where, name, where);
+    }
     throw Error(Fault::kData,
                 "{}: has an adapter of {}, which can only be merged into the model; give what "
                 "piton convert --load BASE --lora-load {} --to hf writes",
                 where, name, where);
+  }
+}
+
+void check_can_be_chosen(const Adapters& adapters, const std::string& where) {
+  if (!adapters.trained.empty()) {
+    throw Error(Fault::kUsage,
+                "{}: trains {} in full, and adapters to choose from share all of the model's "
+                "tensors; load it alone, with --lora-load",
+                where, *adapters.trained.begin());
+  }
+  for (const auto& [name, shape] : adapters.shapes) {
+    if (!is_expert_adapter(name)) continue;
+    throw Error(Fault::kUsage,
+                "{}: has an adapter of {}, and adapters of experts are not chosen by request; load "
+                "it alone, with --lora-load",
+                where, name);
   }
 }
 

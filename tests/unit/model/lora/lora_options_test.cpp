@@ -1,5 +1,5 @@
 // Which linears the names of modules mean, and what is refused.
-#include "model/lora_options.h"
+#include "model/lora/lora_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,29 +44,141 @@ TEST(LoraOptions, ResolveTheNamesOfEveryProgram) {
                  "mlp.gate", "mlp.up", "mlp.down"}));
 }
 
-TEST(LoraOptions, GiveExpertsNoAdapters) {
-  using Set = std::set<std::string>;
-  const Set attention{"attention.query", "attention.key", "attention.value", "attention.output"};
-  EXPECT_EQ(first_layer("mixtral-tiny", {"all-linear"}), attention);
-  EXPECT_EQ(first_layer("mixtral-tiny", {"c_attn", "c_proj"}),
-            (Set{"attention.qkv", "attention.output"}));
-  for (const char* name : {"w1", "up_proj", "down_proj", "linear_fc1", "gate_up_proj"}) {
-    EXPECT_THAT(message_of(Fault::kUsage,
-                           [&] {
-                             first_layer("mixtral-tiny", {"q_proj", name});
-                           }),
-                HasSubstr(fmt::format("--lora-target-modules: this model has no {}, and experts "
-                                      "have no adapters yet; wanted some of W_pack, all-linear,",
-                                      name)));
+// Those of layer 0 without the numbers of experts, each of which has to be there.
+std::set<std::string> kinds_in_layer(const ModelConfig& model, const LoraOptions& options,
+                                     std::int64_t layer) {
+  std::map<std::string, std::int64_t> counts;
+  const std::string begin = fmt::format("layers.{}.", layer);
+  for (const auto& [name, shape] : options.resolve(model).shapes) {
+    if (name.starts_with(begin)) ++counts[adapter_of_experts(name.substr(begin.size()))];
   }
+  std::set<std::string> kinds;
+  for (const auto& [name, count] : counts) {
+    EXPECT_EQ(count, name.starts_with("mlp.experts.") ? model.experts->experts : 1) << name;
+    kinds.insert(name);
+  }
+  return kinds;
 }
 
-TEST(LoraOptions, GiveLatentAttentionThatOfItsOutputAlone) {
-  EXPECT_EQ(first_layer("deepseek-v2-lite", {"all-linear"}),
-            (std::set<std::string>{"attention.output"}));
-  EXPECT_THAT(message_of(Fault::kUsage, [] { first_layer("deepseek-v2-lite", {"q_proj"}); }),
-              HasSubstr("this model has no q_proj, and of multi-latent attention the output alone "
-                        "has adapters yet; wanted some of all-linear"));
+std::set<std::string> kinds_of(const ModelConfig& model, const std::vector<std::string>& targets,
+                               std::int64_t layer) {
+  LoraOptions options;
+  options.target_modules = targets;
+  return kinds_in_layer(model, options, layer);
+}
+
+TEST(LoraOptions, GiveEveryExpertAnAdapter) {
+  using Set = std::set<std::string>;
+  const ModelConfig model = preset("mixtral-tiny");
+  EXPECT_EQ(kinds_of(model, {"all-linear"}, 0),
+            (Set{"attention.query", "attention.key", "attention.value", "attention.output",
+                 "mlp.experts.gate", "mlp.experts.up", "mlp.experts.down"}));
+  EXPECT_EQ(kinds_of(model, {"c_attn", "c_proj"}, 0),
+            (Set{"attention.qkv", "attention.output", "mlp.experts.down"}));
+  for (const char* name : {"linear_fc1", "gate_up_proj", "experts.gate_up_proj"})
+    EXPECT_EQ(kinds_of(model, {name}, 1), Set{"mlp.experts.gate_up"}) << name;
+  for (const char* name : {"w2", "down_proj", "linear_fc2", "experts.w2"})
+    EXPECT_EQ(kinds_of(model, {name}, 1), Set{"mlp.experts.down"}) << name;
+  LoraOptions options;
+  options.target_modules = {"q_proj", "w1", "w2"};
+  options.rank = 8;
+  options.rank_pattern = {"layers.1.experts.w1=2", "w2=4"};
+  const auto shapes = options.resolve(model).shapes;
+  EXPECT_EQ(shapes.at("layers.1.mlp.experts.7.gate").rank, 2);
+  EXPECT_EQ(shapes.at("layers.0.mlp.experts.7.gate").rank, 8);
+  EXPECT_EQ(shapes.at("layers.0.mlp.experts.0.down").rank, 4);
+}
+
+// Layer 0 has no experts, the others have an MLP next to them.
+TEST(LoraOptions, TellMlpsOfAModelWithExpertsApart) {
+  using Set = std::set<std::string>;
+  const ModelConfig model = preset("deepseek-v2-lite");
+  EXPECT_EQ(kinds_of(model, {"gate_proj"}, 0), Set{"mlp.gate"});
+  EXPECT_EQ(kinds_of(model, {"gate_proj"}, 1), (Set{"mlp.experts.gate", "mlp.shared.gate"}));
+  EXPECT_EQ(kinds_of(model, {"mlp.gate_proj"}, 0), Set{"mlp.gate"});
+  EXPECT_EQ(kinds_of(model, {"mlp.gate_proj"}, 1), Set{});
+  EXPECT_EQ(kinds_of(model, {"experts.linear_fc1"}, 1), Set{"mlp.experts.gate_up"});
+  EXPECT_EQ(kinds_of(model, {"shared_experts.linear_fc1"}, 1), Set{"mlp.shared.gate_up"});
+  EXPECT_EQ(kinds_of(model, {"shared_expert.all-linear"}, 1),
+            (Set{"mlp.shared.gate", "mlp.shared.up", "mlp.shared.down"}));
+  const auto message = [&](const ModelConfig& of, const std::vector<std::string>& targets) {
+    return message_of(Fault::kUsage, [&] { kinds_of(of, targets, 0); });
+  };
+  EXPECT_THAT(message(model, {"experts.q_proj"}),
+              HasSubstr("this model has no experts.q_proj; wanted some of all-linear, "));
+  EXPECT_THAT(message(model, {"experts.q_proj"}),
+              HasSubstr("; experts.NAME, shared_experts.NAME or mlp.NAME for one kind of MLPs"));
+  EXPECT_THAT(message(preset("mixtral-tiny"), {"shared_experts.w1"}),
+              HasSubstr("this model has no shared_experts.w1"));
+  EXPECT_THAT(message(preset("llama-tiny"), {"experts.w1"}), HasSubstr("has no experts.w1"));
+  EXPECT_THAT(message(model, {"experts.gate_proj", "gate_proj", "linear_fc1"}),
+              HasSubstr("two adapters; leave one of the names out"));
+}
+
+TEST(LoraOptions, RefuseLengthsOfExperts) {
+  const auto message = [](auto&& edit) {
+    LoraOptions options;
+    options.target_modules = {"all-linear"};
+    edit(options);
+    return message_of(Fault::kUsage, [&] { options.resolve(preset("mixtral-tiny")); });
+  };
+  EXPECT_THAT(message([](LoraOptions& o) { o.use_dora = true; }),
+              HasSubstr("--use-dora: not for adapters of experts, which --lora-target-modules "
+                        "all-linear gives; leave it out, or name modules without experts"));
+  LoraOptions others;
+  others.target_modules = {"q_proj", "shared_experts.down_proj"};
+  others.use_dora = true;
+  others.dropout = 0.1;
+  EXPECT_EQ(kinds_in_layer(preset("deepseek-v2-lite"), others, 1),
+            (std::set<std::string>{"attention.query", "mlp.shared.down"}));
+}
+
+TEST(LoraOptions, NameEveryLinearOfLatentAttention) {
+  using Set = std::set<std::string>;
+  const ModelConfig lite = preset("deepseek-v2-lite");  // queries without small rows
+  const Set mlp{"mlp.gate", "mlp.up", "mlp.down"};
+  Set all{"attention.query", "attention.latent", "attention.key_value", "attention.output"};
+  all.insert(mlp.begin(), mlp.end());
+  EXPECT_EQ(kinds_of(lite, {"all-linear"}, 0), all);
+  EXPECT_EQ(kinds_of(lite, {"q_proj", "kv_a_proj_with_mqa", "kv_b_proj"}, 1),
+            (Set{"attention.query", "attention.latent", "attention.key_value"}));
+  EXPECT_EQ(kinds_of(lite, {"linear_qkv", "linear_kvb"}, 1),
+            (Set{"attention.query", "attention.latent", "attention.key_value"}));
+  ModelConfig ranked = lite;
+  ranked.latent->query_rank = 64;
+  for (const std::vector<std::string>& names : {std::vector<std::string>{"q_a_proj", "q_b_proj"},
+                                                {"linear_q_down_proj", "linear_q_up_proj"}})
+    EXPECT_EQ(kinds_of(ranked, names, 0), (Set{"attention.query_down", "attention.query"}));
+  EXPECT_EQ(
+      kinds_of(ranked, {"linear_qkv", "linear_qb", "linear_kv_up_proj"}, 0),
+      (Set{"attention.query_down", "attention.latent", "attention.query", "attention.key_value"}));
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { kinds_of(ranked, {"q_proj"}, 0); }),
+              HasSubstr("this model has no q_proj; wanted some of all-linear, "));
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { kinds_of(lite, {"k_proj"}, 0); }),
+              HasSubstr("this model has no k_proj"));
+}
+
+TEST(LoraOptions, ComputeExpertsWhoseAdaptersAreAlike) {
+  const ModelConfig model = preset("mixtral-tiny");
+  LoraOptions options;
+  options.target_modules = {"w1", "w2"};
+  const Adapters all = options.resolve(model);
+  EXPECT_NO_THROW(check_computed(model, all, "adapter"));
+  const auto message = [&](auto&& edit) {
+    Adapters other = all;
+    edit(other.shapes);
+    return message_of(Fault::kData, [&] { check_computed(model, other, "adapter"); });
+  };
+  using Shapes = std::map<std::string, AdapterShape>;
+  const std::string name = "layers.1.mlp.experts.3.gate";
+  for (const std::string& text :
+       {message([&](Shapes& shapes) { shapes.erase(name); }),
+        message([&](Shapes& shapes) { shapes[name].rank = 3; }),
+        message([&](Shapes& shapes) { shapes[name].scale = 3; }),
+        message([&](Shapes& shapes) { shapes[name].magnitude = true; })}) {
+    EXPECT_THAT(text, HasSubstr("adapter: has an adapter of layers.1.mlp.experts.0.gate, and not "
+                                "of every expert of the layer with the same rank and scale"));
+  }
 }
 
 // Every fourth layer has attention, the others have the gated delta rule.
@@ -106,8 +218,9 @@ TEST(LoraOptions, GiveLayersWithStatesThoseOfTheirFamily) {
             (Set{"attention.qkv_gate", "attention.output"}));
   ModelConfig experts = with_states("qwen3_next");
   experts.experts = {.experts = 4, .choices = 2};
-  EXPECT_EQ(all_of(experts, {"all-linear"}, 0),
-            (Set{"delta.qkv_gate", "delta.strength_decay", "delta.output"}));
+  EXPECT_EQ(kinds_of(experts, {"all-linear"}, 0),
+            (Set{"delta.qkv_gate", "delta.strength_decay", "delta.output", "mlp.experts.gate",
+                 "mlp.experts.up", "mlp.experts.down"}));
   ModelConfig plain = with_states("llama");
   plain.output_gate = false;
   EXPECT_EQ(all_of(plain, {"q_proj", "in_proj_qkvz", "in_proj_ba"}, 3), Set{"attention.query"});

@@ -1,0 +1,1 @@
+list(APPEND libraries piton_test_doubles piton_kernels_reference)
