@@ -55,17 +55,18 @@ class TileProducts {
   static constexpr std::int64_t kColumnUnit = kTilePair;
   static std::int64_t wide(std::int64_t d) { return padded(d, kTilePair); }
 
-  TileProducts(const CpuContext& context, std::int64_t d)
+  TileProducts(const CpuContext& context, std::int64_t d, std::int64_t c)
       : key_bytes(across_bytes(d)),
-        value_bytes(along_bytes(d)),
+        value_bytes(along_bytes(c)),
         table_(*context.tiles),
         scope_(table_),
-        d_(d) {}
+        d_(d),
+        values_(c) {}
 
   void pack(std::byte* k, std::byte* v, const Matrix& keys, const Matrix& values,
             std::int64_t valid) const {
     table_.pack_right_rows(k, keys, valid, d_);
-    table_.pack_right(v, values, d_, valid);
+    table_.pack_right(v, values, values_, valid);
   }
   void scores(const std::uint16_t* q, std::int64_t count, const Seen& part, const std::byte* k,
               std::int64_t /*valid*/, float* scores) const {
@@ -80,12 +81,12 @@ class TileProducts {
   void add_values(const std::uint16_t* weights, std::int64_t count, const Seen& part,
                   const std::byte* v, std::int64_t valid, float* out) const {
     table_.multiply({.rows = count,
-                     .columns = d_,
+                     .columns = values_,
                      .steps = tile_steps(part.columns),
                      .left = left_rows(weights, kKeyBlock),
                      .right = right_packed(v, valid),
                      .sums = out,
-                     .sums_stride = wide(d_),
+                     .sums_stride = wide(values_),
                      .adds = true});
   }
 
@@ -96,6 +97,7 @@ class TileProducts {
   const TileTable& table_;
   TileScope scope_;
   std::int64_t d_;
+  std::int64_t values_;
 };
 
 // Products of the backward pass (attention_backward.h).
@@ -232,7 +234,7 @@ class TileMatrices {
 }  // namespace
 
 ForwardParts forward_parts_amx(CpuContext& context, const ForwardWork& work) {
-  return parts_of<Bf16Forward<TileProducts>>(context, work);
+  return bf16_parts<TileProducts>(context, work);
 }
 
 void attention_backward_amx(CpuContext& context, const AttentionBackward& call) {

@@ -26,16 +26,17 @@ class DotProducts {
   static constexpr std::int64_t kColumnUnit = 16;
   static std::int64_t wide(std::int64_t d) { return padded(d, 16); }
 
-  DotProducts(const CpuContext& context, std::int64_t d)
+  DotProducts(const CpuContext& context, std::int64_t d, std::int64_t c)
       : key_bytes(4 * panel_words(kKeyBlock, d)),
-        value_bytes(4 * panels_of(d)),
+        value_bytes(4 * panels_of(c)),
         table_(*context.dot),
-        d_(d) {}
+        d_(d),
+        values_(c) {}
 
   void pack(std::byte* k, std::byte* v, const Matrix& keys, const Matrix& values,
             std::int64_t valid) const {
     table_.pack_columns(reinterpret_cast<Pair*>(k), keys, d_, valid);
-    table_.pack_rows(reinterpret_cast<Pair*>(v), values, valid, d_);
+    table_.pack_rows(reinterpret_cast<Pair*>(v), values, valid, values_);
   }
   void scores(const std::uint16_t* q, std::int64_t count, const Seen& part, const std::byte* k,
               std::int64_t valid, float* scores) const {
@@ -45,9 +46,10 @@ class DotProducts {
   }
   void add_values(const std::uint16_t* weights, std::int64_t count, const Seen& part,
                   const std::byte* v, std::int64_t valid, float* out) const {
-    table_.product(count, d_, (part.valid + 1) / 2, weights, kKeyBlock, 2,
-                   reinterpret_cast<const Pair*>(v), (valid + 1) / 2 * kPanel, 0,
-                   {.data = out, .stride = wide(d_), .addend = out, .addend_stride = wide(d_)});
+    table_.product(
+        count, values_, (part.valid + 1) / 2, weights, kKeyBlock, 2,
+        reinterpret_cast<const Pair*>(v), (valid + 1) / 2 * kPanel, 0,
+        {.data = out, .stride = wide(values_), .addend = out, .addend_stride = wide(values_)});
   }
 
   const std::int64_t key_bytes;
@@ -56,6 +58,7 @@ class DotProducts {
  private:
   const DotTable& table_;
   std::int64_t d_;
+  std::int64_t values_;
 };
 
 // Prefetches keys or values that are packed soon: a head's rows fill only a few pages, too few for
@@ -80,8 +83,9 @@ class Decode {
         wide_(padded(d_, 16)),
         rows_(call_.q.dim(2) / call_.k.dim(2)) {}
 
-  static bool takes(const AttentionForward& call) {
-    return call.q.dim(1) == 1 && call.dropout.probability == 0 && !call.mask.slopes.defined();
+  static bool takes(const ForwardWork& work) {
+    return work.call.q.dim(1) == 1 && work.call.dropout.probability == 0 &&
+           !work.call.mask.slopes.defined() && !work.of_latents;
   }
 
   std::int64_t parts() const { return call_.q.dim(0) * call_.k.dim(2); }
@@ -266,8 +270,8 @@ class DotMatrices {
 }  // namespace
 
 ForwardParts forward_parts_dot(CpuContext& context, const ForwardWork& work) {
-  if (Decode::takes(work.call)) return parts_of<Decode>(context, work);
-  return parts_of<Bf16Forward<DotProducts>>(context, work);
+  if (Decode::takes(work)) return parts_of<Decode>(context, work);
+  return bf16_parts<DotProducts>(context, work);
 }
 
 void attention_backward_dot(CpuContext& context, const AttentionBackward& call) {
