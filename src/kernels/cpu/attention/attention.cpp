@@ -71,11 +71,17 @@ struct LatentRows {
   Tensor lse;        // fp32 [n a], or empty
 };
 
-LatentRows latent_rows(const CachedAttention& call) {
+LatentRows latent_rows(CpuContext& context, const CachedAttention& call) {
   if (!call.of_latents()) return {};
   const std::int64_t rows = call.q.dim(0) * call.q.dim(1);
-  return {.positions = host_tensor(DType::kI32, {rows}),
-          .lse = call.lse.defined() ? host_tensor(DType::kF32, {rows}) : Tensor()};
+  Tensor& memory = context.latent_rows;
+  if (!memory.defined() || memory.bytes() < 8 * rows) {
+    memory = {};
+    memory = host_tensor(DType::kU8, {8 * rows});
+  }
+  const Tensor lse(memory.storage(), 4 * rows, DType::kF32, {rows});
+  return {.positions = Tensor(memory.storage(), 0, DType::kI32, {rows}),
+          .lse = call.lse.defined() ? lse : Tensor()};
 }
 
 // Sample `begin` .. of a call: the same rows as [1, n a, 1, d].
@@ -186,7 +192,7 @@ void execute(CpuContext& context, const AttentionBackward& call) {
 // the threads together.
 void execute(CpuContext& context, const CachedAttention& call) {
   const std::int64_t samples = call.lengths.elements();
-  const LatentRows latents = latent_rows(call);
+  const LatentRows latents = latent_rows(context, call);
   std::vector<ForwardWork> works;
   works.reserve(static_cast<std::size_t>(samples));
   std::vector<ForwardParts> all;

@@ -59,13 +59,15 @@ class TileProducts {
       : key_bytes(across_bytes(d)),
         value_bytes(along_bytes(c)),
         table_(*context.tiles),
+        vector_(context.vector),
         scope_(table_),
         d_(d),
         values_(c) {}
 
-  void pack(std::byte* k, std::byte* v, const Matrix& keys, const Matrix& values,
-            std::int64_t valid) const {
+  void pack_keys(std::byte* k, const Matrix& keys, std::int64_t valid) const {
     table_.pack_right_rows(k, keys, valid, d_);
+  }
+  void pack_values(std::byte* v, const Matrix& values, std::int64_t valid) const {
     table_.pack_right(v, values, values_, valid);
   }
   void scores(const std::uint16_t* q, std::int64_t count, const Seen& part, const std::byte* k,
@@ -77,6 +79,29 @@ class TileProducts {
                      .right = right_packed(k, d_),
                      .sums = scores,
                      .sums_stride = kKeyBlock});
+  }
+  // Scores as k q^T, of which queries are packed, once. Packing keys would take longer than the
+  // product of few rows.
+  static constexpr bool kReadsRows = true;
+  static bool reads_rows(std::int64_t d, std::int64_t rows) {
+    return d % kTileDepth == 0 && rows <= 2 * kQueries;
+  }
+  std::int64_t query_bytes(std::int64_t rows) const { return tile_bytes(rows, d_); }
+  void pack_queries(std::byte* to, std::uint16_t* q, std::int64_t rows) const {
+    table_.pack_right_rows(to, {q, Type::kBF16, wide(d_)}, rows, d_);
+  }
+  // All rows of a block of keys are in memory, also those after the last one.
+  void scores_of_rows(const std::byte* q, std::int64_t count, const Seen& part, const Matrix& keys,
+                      float* turned, float* scores) const {
+    table_.multiply({.rows = part.columns,
+                     .columns = count,
+                     .steps = tile_steps(d_),
+                     .left = left_rows(static_cast<const std::uint16_t*>(keys.data), keys.stride),
+                     .right = right_packed(q, d_),
+                     .sums = turned,
+                     .sums_stride = kQueries});
+    vector_.transpose(scores, kKeyBlock, {turned, Type::kF32, kQueries},
+                      static_cast<int>(part.columns), static_cast<int>(count));
   }
   void add_values(const std::uint16_t* weights, std::int64_t count, const Seen& part,
                   const std::byte* v, std::int64_t valid, float* out) const {
@@ -95,6 +120,7 @@ class TileProducts {
 
  private:
   const TileTable& table_;
+  const VectorTable& vector_;
   TileScope scope_;
   std::int64_t d_;
   std::int64_t values_;

@@ -33,9 +33,12 @@ class DotProducts {
         d_(d),
         values_(c) {}
 
-  void pack(std::byte* k, std::byte* v, const Matrix& keys, const Matrix& values,
-            std::int64_t valid) const {
+  static constexpr bool kReadsRows = false;
+
+  void pack_keys(std::byte* k, const Matrix& keys, std::int64_t valid) const {
     table_.pack_columns(reinterpret_cast<Pair*>(k), keys, d_, valid);
+  }
+  void pack_values(std::byte* v, const Matrix& values, std::int64_t valid) const {
     table_.pack_rows(reinterpret_cast<Pair*>(v), values, valid, values_);
   }
   void scores(const std::uint16_t* q, std::int64_t count, const Seen& part, const std::byte* k,
@@ -60,16 +63,6 @@ class DotProducts {
   std::int64_t d_;
   std::int64_t values_;
 };
-
-// Prefetches keys or values that are packed soon: a head's rows fill only a few pages, too few for
-// the hardware prefetcher.
-void bring(const HeadRows& head, std::int64_t begin, std::int64_t end, std::int64_t d) {
-  constexpr std::int64_t kLine = 64;
-  for (std::int64_t row = begin; row < end; ++row) {
-    const std::byte* from = head.row(row);
-    for (std::int64_t at = 0; at < d * head.width; at += kLine) __builtin_prefetch(from + at);
-  }
-}
 
 // One query per sample (decoding): the query heads of a key head are the rows of a tile, so that
 // its keys are read and packed once.
@@ -129,11 +122,11 @@ class Decode {
     const HeadRows keys = work_.key_rows(batch, group);
     const HeadRows values = work_.value_rows(batch, group);
     const std::int64_t first = low[0] / kKeyBlock * kKeyBlock;
-    bring(keys, first, std::min(first + kKeyBlock, high[0]), d_);
-    bring(values, first, std::min(first + kKeyBlock, high[0]), d_);
+    bring(keys, first, std::min(first + kKeyBlock, high[0]));
+    bring(values, first, std::min(first + kKeyBlock, high[0]));
     for (std::int64_t key = first; key < high[0]; key += kKeyBlock) {
-      bring(keys, key + kKeyBlock, std::min(key + 2 * kKeyBlock, high[0]), d_);
-      bring(values, key + kKeyBlock, std::min(key + 2 * kKeyBlock, high[0]), d_);
+      bring(keys, key + kKeyBlock, std::min(key + 2 * kKeyBlock, high[0]));
+      bring(values, key + kKeyBlock, std::min(key + 2 * kKeyBlock, high[0]));
       if (!sight.computed(0, 1, key, kKeyBlock)) continue;
       const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
       const std::int64_t pairs = (valid + 1) / 2;

@@ -20,9 +20,14 @@ namespace piton::cpu {
 //   kRowUnit, kColumnUnit  rows and columns of a block are rounded up to these
 //   wide(d), wide(c)       channels of a row of q, and of a row of sums
 //   key_bytes, value_bytes of one packed block of keys, of values
-//   pack(k, v, keys, values, valid)             the first `valid` rows of a block
+//   pack_keys(k, keys, valid), pack_values(v, values, valid)   the first `valid` rows of a block
 //   scores(q, count, part, k, valid, scores)    [count, kKeyBlock] = q k^T
 //   add_values(weights, count, part, v, valid, out)   out [count, wide(c)] += weights v
+//   kReadsRows             whether keys can be rows as they are, with the same bits, and then:
+//   reads_rows(d, rows)    whether this is faster for so many rows of a part
+//   pack_queries(to, q, rows)            to: query_bytes(rows)
+//   scores_of_rows(q, count, part, keys, turned, scores)   as scores(); turned: [kKeyBlock,
+//   kQueries]
 template <typename Products>
 class Bf16Forward {
  public:
@@ -76,6 +81,15 @@ class Bf16Forward {
     float* scores;
     float* kept;
     std::uint16_t* weights;
+    std::byte* packed_q;  // of keys that are read as rows, as the next one
+    float* turned;
+  };
+  // One block of keys and values.
+  struct KeyTile {
+    const std::byte* k;  // packed, or of rows not given
+    const std::byte* v;
+    Matrix rows;
+    std::int64_t valid;
   };
 
   // `share`: of the keys, which stretch of ForwardWork.
@@ -88,10 +102,13 @@ class Bf16Forward {
     const std::int64_t rows = end - begin;
     const std::int64_t whole = padded(rows, Products::kQueries);
     const std::int64_t blocks = padded(std::min(sk, stretch_), kKeyBlock) / kKeyBlock;
+    const bool reads_rows = reads_rows_of(rows);
+    std::int64_t query_bytes = 0;
+    if constexpr (Products::kReadsRows) query_bytes = reads_rows ? products.query_bytes(rows) : 0;
     Pieces pieces(context_.scratch.own(
         Sight::bytes(sq, sk) + whole * (2 * wide_ + 4 * wide_values_) + softmax_bytes(rows) +
-        blocks * (products.key_bytes + products.value_bytes) + 10 * kTile +
-        2 * work_.expanded_bytes() + 10 * 64));
+        blocks * (products.key_bytes + products.value_bytes) + 14 * kTile + query_bytes +
+        2 * work_.expanded_bytes() + 12 * 64));
     const Sight sight(call_.mask, 0, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
     const Tiles t{.q = reinterpret_cast<std::uint16_t*>(pieces.bytes(whole * wide_ * 2)),
                   .out = pieces.floats(whole * wide_values_),
@@ -101,10 +118,15 @@ class Bf16Forward {
                   .v = pieces.bytes(blocks * products.value_bytes),
                   .scores = pieces.floats(kTile),
                   .kept = pieces.floats(kTile),
-                  .weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(kTile * 2))};
+                  .weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(kTile * 2)),
+                  .packed_q = pieces.bytes(query_bytes),
+                  .turned = pieces.floats(kTile)};
     std::byte* expanded_keys = pieces.bytes(work_.expanded_bytes());
     std::byte* expanded_values = pieces.bytes(work_.expanded_bytes());
     copy_rows(HeadRows(call_.q, batch, head), begin, rows, d_, t.q, wide_);
+    if constexpr (Products::kReadsRows) {
+      if (reads_rows) products.pack_queries(t.packed_q, t.q, rows);
+    }
     std::fill_n(t.out, whole * wide_values_, 0.0F);
     std::fill_n(t.bases, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(t.sums, rows * kSoftmaxLanes, 0.0F);
@@ -122,15 +144,23 @@ class Bf16Forward {
       const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
       std::byte* k = t.k + block * products.key_bytes;
       std::byte* v = t.v + block * products.value_bytes;
+      KeyTile tile_of_keys{.k = k, .v = v, .rows = {}, .valid = valid};
+      if (reads_rows && !coded()) tile_of_keys.rows = {keys.row(key), Type::kBF16, keys.stride};
       if (!packed[static_cast<std::size_t>(block)]) {
+        if (reads_rows) bring(keys, key + kKeyBlock, std::min(key + 2 * kKeyBlock, sk));
         const HeadRows from = expanded_block(context_, keys, key, valid, expanded_keys);
         const HeadRows with =
             work_.of_latents ? from : expanded_block(context_, values, key, valid, expanded_values);
-        products.pack(k, v, {from.row(key), Type::kBF16, from.stride},
-                      {with.row(key), Type::kBF16, with.stride}, valid);
+        const Matrix rows_of_keys{from.row(key), Type::kBF16, from.stride};
+        if (reads_rows) {
+          tile_of_keys.rows = rows_of_keys;
+        } else {
+          products.pack_keys(k, rows_of_keys, valid);
+        }
+        products.pack_values(v, {with.row(key), Type::kBF16, with.stride}, valid);
         packed[static_cast<std::size_t>(block)] = true;
       }
-      tile(products, sight, batch, head, query, queries, key, query - begin, t, k, v, valid);
+      tile(products, sight, batch, head, query, queries, key, query - begin, t, tile_of_keys);
     };
     if (work_.stretch_keys == 0) {
       sight.for_tiles(begin, end, Products::kQueries, kKeyBlock, visit, stretch_, {0, sk});
@@ -153,13 +183,13 @@ class Bf16Forward {
   // `row`: of the first query, in the part.
   void tile(const Products& products, const Sight& sight, std::int64_t batch, std::int64_t head,
             std::int64_t query, std::int64_t queries, std::int64_t key, std::int64_t row,
-            const Tiles& t, const std::byte* k, const std::byte* v, std::int64_t valid) const {
+            const Tiles& t, const KeyTile& with) const {
     const Seen part =
         seen_of(sight, query, queries, key, Products::kRowUnit, Products::kColumnUnit);
     const std::int64_t first = query + part.skip;
     const std::int64_t count = queries - part.skip;
     const std::int64_t at = row + part.skip;
-    products.scores(t.q + at * wide_, count, part, k, valid, t.scores);
+    scores(products, at, count, part, t, with);
     const float* dropout =
         factors(context_, masks_, sight, batch, call_.head_begin + head, first, count, key, t.kept);
     ScoreArguments arguments =
@@ -169,7 +199,30 @@ class Bf16Forward {
     float* out = t.out + at * wide_values_;
     context_.dot->softmax(arguments, dropout, t.bases + at, t.sums + at * kSoftmaxLanes, out,
                           wide_values_, wide_values_, t.weights);
-    products.add_values(t.weights, count, part, v, valid, out);
+    products.add_values(t.weights, count, part, with.v, with.valid, out);
+  }
+
+  // Of rows from `at` on.
+  void scores(const Products& products, std::int64_t at, std::int64_t count, const Seen& part,
+              const Tiles& t, const KeyTile& with) const {
+    if constexpr (Products::kReadsRows) {
+      if (with.rows.data != nullptr) {
+        const std::byte* q = t.packed_q + products.query_bytes(at);
+        return products.scores_of_rows(q, count, part, with.rows, t.turned, t.scores);
+      }
+    }
+    products.scores(t.q + at * wide_, count, part, with.k, with.valid, t.scores);
+  }
+
+  bool coded() const { return work_.key_scales.defined(); }
+  // Whether a part of so many rows reads keys as rows. Codes are expanded one block at a time,
+  // which then serves one block of queries.
+  bool reads_rows_of(std::int64_t rows) const {
+    if constexpr (Products::kReadsRows) {
+      return work_.of_latents && Products::reads_rows(d_, rows) &&
+             (!coded() || rows <= Products::kQueries);
+    }
+    return false;
   }
 
   CpuContext& context_;

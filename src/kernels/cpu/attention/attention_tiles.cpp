@@ -205,12 +205,11 @@ void merge_stretches(const CpuContext& context, const ForwardWork& work, Softmax
     float factor = 0;  // of a stretch of which the row sees no key
     if (*one.bases != lowest) factor = twos ? std::exp2(above) : std::exp(above);
     sum += factor * *one.sums;
-    for (std::int64_t c = 0; c < width; ++c)
-      all.out[c] = (i > 0 ? all.out[c] : 0.0F) + factor * one.out[c];
+    context.vector.scale(one.out, one.out, Type::kF32, width, factor);
+    if (i > 0) context.vector.accumulate(all.out, one.out, Type::kF32, width);
   }
   const bool sees = base != lowest || sum != 0;
-  const float inverse = sees ? 1.0F / sum : 0.0F;
-  for (std::int64_t c = 0; c < width; ++c) all.out[c] *= inverse;
+  context.vector.scale(all.out, all.out, Type::kF32, width, sees ? 1.0F / sum : 0.0F);
   const HeadRows to(work.call.out, 0, 0);
   context.vector.convert(to.row(row), to.type, all.out, Type::kF32, width);
   if (float* lse = lse_of(work.call, 0, 0, row))
