@@ -7,6 +7,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "codes/code_format.h"
+#include "session/quantized_parameters.h"
 #include "unit/generate/small_engine.h"
 
 namespace piton {
@@ -105,6 +107,33 @@ TEST(LatentCache, HasThemOfTextsInManyPages) {
   const Ids ids = prompt_of(1200);  // the last keys of few rows are in two stretches
   const std::vector<float> whole = of_whole_text(loaded.inference, ids);
   EXPECT_LT(distance(whole, in_parts(loaded.inference, ids, {700, 300, 30, 100, 69, 1})), 1e-5);
+}
+
+// Of weights that are codes: rows of them are taken for each head.
+TEST(LatentCache, HasThemOfQuantizedWeights) {
+  ModelConfig model = small_model_with_latents();
+  model.hidden = 64;
+  model.latent->rank = 64;
+  for (const char* format : {"int8", "int4"}) {
+    test::HostMachine machine;
+    Mesh mesh(*machine.world, MeshSizes{});
+    Session session(machine.machine, mesh,
+                    {.model = model,
+                     .seed = 3,
+                     .use = SessionUse::kInference,
+                     .codes = codes_in(*code_format("--quantize", format), "--quantize")});
+    session.initialize();
+    const auto weight = std::ranges::find(session.parameters(),
+                                          "layers.0.attention.key_value.weight", &Parameter::name);
+    ASSERT_NE(weight, session.parameters().end());
+    EXPECT_TRUE((*weight)->codes.given());
+    Inference inference(session.context(false), session.pipeline(), mesh, model);
+    const Ids ids = prompt_of(150);
+    // Rows of products with codes are rounded to 16-bit integers, and not where both forms do.
+    EXPECT_LT(distance(of_whole_text(inference, ids), in_parts(inference, ids, {90, 20, 39, 1})),
+              2e-3)
+        << format;
+  }
 }
 
 TEST(LatentCache, GivesARowTheSameBitsNextToOtherTexts) {
