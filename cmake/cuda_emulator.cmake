@@ -28,8 +28,8 @@ target_link_libraries(piton_cuda_emulated PUBLIC piton_kernels piton_comm piton_
 file(GLOB sources CONFIGURE_DEPENDS ${emulator}/*_test.cpp)
 piton_test(cuda_emulated ops SOURCES ${sources} ${CMAKE_SOURCE_DIR}/tests/ops/call_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/attention_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/decoding_cases.cpp
-           ${CMAKE_SOURCE_DIR}/tests/ops/expert_cases.cpp
-           ${CMAKE_SOURCE_DIR}/tests/ops/float8_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/recurrent_cases.cpp
+           ${CMAKE_SOURCE_DIR}/tests/ops/expert_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/float8_cases.cpp
+           ${CMAKE_SOURCE_DIR}/tests/ops/latent_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/recurrent_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/sampling_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/sink_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/call_runner.cpp
            LIBS piton_cuda_emulated piton_adapters piton_plan piton_generate piton_kernels_reference piton_kernels_cpu

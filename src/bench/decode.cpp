@@ -143,6 +143,13 @@ double multiplying_weights(const ModelConfig& model, double share_of_experts) {
   return weights;
 }
 
+// Channels of the cache for each token and layer.
+std::int64_t cached_channels(const ModelConfig& model, const Kernels& kernels) {
+  if (model.latent && kernels.attends_to_latents())
+    return model.latent->rank + model.latent->turned;
+  return 2 * model.groups * model.head_size;
+}
+
 }  // namespace
 
 DecodeBench bench_decode(const Machine& machine, const DecodeBenchOptions& options) {
@@ -153,8 +160,8 @@ DecodeBench bench_decode(const Machine& machine, const DecodeBenchOptions& optio
   reader.read(1);
   bench.memory = machine.arena.counts();
   const double cached =
-      static_cast<double>(options.samples * options.model.layers * 2 * options.model.groups *
-                          options.model.head_size) *
+      static_cast<double>(options.samples * options.model.layers *
+                          cached_channels(options.model, machine.kernels)) *
       (static_cast<double>(options.context) + static_cast<double>(options.tokens + 1) / 2);
   const double share = chosen_share(options.model, options.samples);
   bench.bytes = (multiplying_weights(options.model, share) + cached) *

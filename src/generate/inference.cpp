@@ -93,7 +93,7 @@ Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const Mode
 Inference::~Inference() = default;
 
 KvCache Inference::make_cache() const {
-  KvCache cache(context_.arena, cache_numbers_);
+  KvCache cache(context_.arena, cache_numbers_, context_.kernels.attends_to_latents());
   pipeline_.add_layers(cache);
   return cache;
 }

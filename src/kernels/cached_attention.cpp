@@ -25,7 +25,9 @@ void CacheAppend::check() const {
   PITON_ASSERT(keys.dim(1) == kCachePage, "{}: pages of {} rows, wanted {}", kName, keys.dim(1),
                kCachePage);
   Operand{kName, "k", k}.shape({k.dim(0), keys.dim(2), keys.dim(3)});
-  Operand{kName, "v", v}.shape(k.shape()).dtype(k.dtype()).rows();
+  Operand{kName, "v", v}.given().dtype(k.dtype()).rows();
+  PITON_ASSERT(v.ndim() == 3, "{}: v is {}", kName, to_string(v));
+  Operand{kName, "v", v}.shape({k.dim(0), k.dim(1), v.dim(2)});
   PITON_ASSERT(key_scales.defined() == value_scales.defined(),
                "{}: scales of one of keys and values", kName);
   if (key_scales.defined()) {
@@ -34,7 +36,10 @@ void CacheAppend::check() const {
   }
   const DType cached = key_scales.defined() ? DType::kU8 : k.dtype();
   Operand{kName, "keys", keys}.dtype(cached);
-  Operand{kName, "values", values}.shape(keys.shape()).dtype(cached).rows();
+  Operand{kName, "values", values}
+      .shape({keys.dim(0), kCachePage, keys.dim(2), v.dim(2)})
+      .dtype(cached)
+      .rows();
   Operand{kName, "slots", slots}.shape({k.dim(0)}).dtype(DType::kI32).contiguous();
   if (!rotates()) {
     PITON_ASSERT(!positions.defined() && !cosine.defined() && !sine.defined(),
@@ -64,7 +69,9 @@ void CachedAttention::check() const {
                to_string(keys));
   PITON_ASSERT(keys.dim(1) == kCachePage, "{}: pages of {} rows, wanted {}", kName, keys.dim(1),
                kCachePage);
-  Operand{kName, "out", out}.shape(q.shape()).dtype(q.dtype()).rows();
+  Operand{kName, "out", out}.given().dtype(q.dtype()).rows();
+  PITON_ASSERT(out.ndim() == 3, "{}: out is {}", kName, to_string(out));
+  Operand{kName, "out", out}.shape({q.dim(0), q.dim(1), of_latents() ? out.dim(2) : q.dim(2)});
   if (lse.defined()) {
     Operand{kName, "lse", lse}.shape({q.dim(1), q.dim(0)}).dtype(sum_dtype(q.dtype())).contiguous();
   }
@@ -73,10 +80,18 @@ void CachedAttention::check() const {
   PITON_ASSERT(coded == value_scales.defined(), "{}: scales of one of keys and values", kName);
   const DType cached = coded ? DType::kU8 : q.dtype();
   Operand{kName, "keys", keys}.shape(pages).dtype(cached).rows();
-  Operand{kName, "values", values}.shape(pages).dtype(cached).rows();
   if (coded) {
     expect_scales(kName, keys, key_scales);
-    expect_scales(kName, values, value_scales);
+    expect_scales(kName, keys, value_scales);
+  }
+  if (of_latents()) {
+    PITON_ASSERT(keys.dim(2) == 1 && out.dim(2) <= keys.dim(3),
+                 "{}: latents of {} channels in keys {}", kName, out.dim(2), to_string(keys));
+    PITON_ASSERT(!slopes.defined() && !bias.defined(), "{}: slopes or a bias, and latents", kName);
+    Operand{kName, "q", q}.contiguous();
+    Operand{kName, "out", out}.contiguous();
+  } else {
+    Operand{kName, "values", values}.shape(pages).dtype(cached).rows();
   }
   PITON_ASSERT(keys.dim(2) > 0 && q.dim(1) % keys.dim(2) == 0, "{}: {} query heads on {} key heads",
                kName, q.dim(1), keys.dim(2));
@@ -108,7 +123,7 @@ AttentionMask CachedAttention::mask_of(std::int64_t rows, std::int64_t keys) con
 }
 
 double CachedAttention::flops() const {
-  return 4.0 * static_cast<double>(q.dim(1) * q.dim(2)) * pairs;
+  return 2.0 * static_cast<double>(q.dim(1) * (q.dim(2) + out.dim(2))) * pairs;
 }
 
 }  // namespace piton

@@ -10,6 +10,7 @@ namespace piton {
 LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const Adapters& adapters)
     : dtype_(of.config.dtype),
       delta_(of.stack.like ? std::nullopt : of.config.delta),
+      latent_(of.config.latent),
       ranks_(of.shard.size()),
       groups_(of.config.groups / of.shard.size()),
       head_size_(of.config.head_size),
@@ -73,6 +74,10 @@ void LayerStack::add_layers(KvCache& cache) const {
                                                     .heads = delta_->value_heads / ranks_,
                                                     .keys = delta_->key_size,
                                                     .values = delta_->value_size});
+      continue;
+    }
+    if (latent_ && cache.takes_latents()) {
+      cache.add_latent_layer(cached_after_ + layer, dtype_, latent_->rank, latent_->turned);
       continue;
     }
     cache.add_layer(cached_after_ + layer, dtype_, groups_, head_size_);

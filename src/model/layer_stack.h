@@ -63,8 +63,9 @@ class LayerStack {
 
   DType dtype_;
   std::optional<DeltaFacts> delta_;  // none: all layers have attention
-  int ranks_;                        // of the tensor axis
-  std::int64_t groups_;              // of this rank
+  std::optional<LatentFacts> latent_;
+  int ranks_;            // of the tensor axis
+  std::int64_t groups_;  // of this rank
   std::int64_t head_size_;
   int stage_;
   LayerRange layers_;

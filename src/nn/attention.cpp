@@ -40,23 +40,28 @@ std::vector<RowPart> projected_parts(const std::string& name, const AttentionSha
 
 }  // namespace
 
+AttentionSettings attention_settings(const Context& context, const AttentionSite& site,
+                                     const AttentionInput& input) {
+  const auto& [shard, shape, name, sinks] = site;
+  return {.scale =
+              shape.scale > 0 ? shape.scale : 1.0 / std::sqrt(static_cast<double>(shape.head_size)),
+          .causal = shape.causal,
+          .window_before = shape.window_before,
+          .window_after = shape.window_after,
+          .slopes = input.slopes,
+          .bias = input.bias,
+          .dropout = {shape.attention_dropout, site_key(context.seed, name), context.rows},
+          .head_begin = shard.rank() * (shape.heads / shard.size()),
+          .block_rows = shape.block_rows,
+          .soft_cap = shape.soft_cap,
+          .sinks = {.given = shape.softmax != SoftmaxKind::kVanilla, .values = sinks},
+          .recompute = input.recompute};
+}
+
 Value attend_by(Context& context, const AttentionSite& site, const AttentionRows& rows,
                 const AttentionInput& input, const RotarySettings& turn) {
   const auto& [shard, shape, name, sinks] = site;
-  const AttentionSettings settings{
-      .scale =
-          shape.scale > 0 ? shape.scale : 1.0 / std::sqrt(static_cast<double>(shape.head_size)),
-      .causal = shape.causal,
-      .window_before = shape.window_before,
-      .window_after = shape.window_after,
-      .slopes = input.slopes,
-      .bias = input.bias,
-      .dropout = {shape.attention_dropout, site_key(context.seed, name), context.rows},
-      .head_begin = shard.rank() * (shape.heads / shard.size()),
-      .block_rows = shape.block_rows,
-      .soft_cap = shape.soft_cap,
-      .sinks = {.given = shape.softmax != SoftmaxKind::kVanilla, .values = sinks},
-      .recompute = input.recompute};
+  const AttentionSettings settings = attention_settings(context, site, input);
   if (attends_to_cache(input)) return attend_to_cache(context, *input.cache, rows, settings, turn);
   PITON_ASSERT(!turn.cosine.defined(), "{}: a rotation that is left to a cache", name);
   // The rows of a text from its beginning, of which some see later ones (Inference::logits).

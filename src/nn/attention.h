@@ -77,6 +77,10 @@ struct AttentionSite {
   Parameter* sinks = nullptr;  // of this rank's heads, if they are learned
 };
 
+// How the heads of this rank attend.
+AttentionSettings attention_settings(const Context& context, const AttentionSite& site,
+                                     const AttentionInput& input);
+
 // The attention of this rank's rows [n, heads, d] to all that they see: of their samples, of a
 // cache, which gets their keys and values, or of the rows of other context ranks. -> [n, a/t * d].
 // Queries and keys are rotated already, or by `turn` if attention is to a cache.

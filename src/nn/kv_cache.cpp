@@ -43,6 +43,13 @@ void KvCache::add_layer(std::int64_t layer, DType dtype, std::int64_t groups,
   layers_[layer] = {.dtype = dtype, .groups = groups, .head_size = head_size};
 }
 
+void KvCache::add_latent_layer(std::int64_t layer, DType dtype, std::int64_t latents,
+                               std::int64_t shared) {
+  PITON_ASSERT(takes_latents_, "layer {}: latents in a cache without them", layer);
+  add_layer(layer, dtype, 1, latents + shared);
+  layers_[layer].of_latents = true;
+}
+
 void KvCache::add_state_layer(std::int64_t layer, const StateShape& shape) {
   PITON_ASSERT(!states_.contains(layer) && !layers_.contains(layer),
                "layer {} is in the cache already", layer);
@@ -101,7 +108,7 @@ void KvCache::grow(const Context& context, std::int64_t pages) {
     const Shape rows{pages, layer.groups, kCachePage, layer.head_size};
     const DType dtype = coded ? DType::kU8 : layer.dtype;
     layer.keys = grown(dtype, rows, layer.keys);
-    layer.values = grown(dtype, rows, layer.values);
+    if (!layer.of_latents) layer.values = grown(dtype, rows, layer.values);
     if (!coded) continue;
     const Shape scales{pages, layer.groups, kCachePage};
     layer.key_scales = grown(DType::kF32, scales, layer.key_scales);
@@ -129,6 +136,7 @@ PassTensors KvCache::open(const Context& context, std::span<const CachePass> tex
   std::vector<std::pair<std::int32_t, std::int32_t>> copies;
   std::size_t longest = 0;
   rows_ = {};
+  samples_.clear();
   positions_.clear();
   angle_lengths_.clear();
   for (const CachePass& one : texts) {
@@ -148,6 +156,7 @@ PassTensors KvCache::open(const Context& context, std::span<const CachePass> tex
       angle_lengths_.push_back(std::max(one.whole, position + 1));
       rows_.pairs += static_cast<double>(position + 1);
     }
+    samples_.push_back({.begin = begins.back(), .rows = one.tokens, .keys = end, .pages = table});
     begins.push_back(static_cast<std::int32_t>(slots.size()));
     lengths.push_back(static_cast<std::int32_t>(end));
     if (has_states()) numbers.push_back(static_cast<std::int32_t>(one.text));
@@ -180,6 +189,7 @@ PassTensors KvCache::open(const Context& context, std::span<const CachePass> tex
   rows_.begins = arrays.tensor(ends);
   rows_.lengths = arrays.tensor(sizes);
   rows_.table = arrays.tensor(tables).reshape({b, static_cast<std::int64_t>(longest)});
+  rows_.samples = samples_;
   copy_pages(context, copies);
   if (has_states()) {
     texts_ = {

@@ -61,11 +61,18 @@ struct PassPlace {
 class KvCache {
  public:
   // A cache without layers and pages. Chunks add their layers (Chunk::add_layers).
-  explicit KvCache(Arena& arena, CacheNumbers numbers = CacheNumbers::kOfModel)
-      : arena_(&arena), numbers_(numbers), source_(arena) {}
+  // `takes_latents`: Kernels::attends_to_latents(). If not, layers with latents add keys and
+  // values.
+  explicit KvCache(Arena& arena, CacheNumbers numbers = CacheNumbers::kOfModel,
+                   bool takes_latents = false)
+      : arena_(&arena), numbers_(numbers), takes_latents_(takes_latents), source_(arena) {}
   // `layer`: index among the layers of the whole model. `groups`: key-value heads of this rank,
   // g/t. Before the first page.
   void add_layer(std::int64_t layer, DType dtype, std::int64_t groups, std::int64_t head_size);
+  // A layer of latents of c channels, and r channels that keys have in common (ops/latents.h); the
+  // same rows on every tensor rank.
+  bool takes_latents() const { return takes_latents_; }
+  void add_latent_layer(std::int64_t layer, DType dtype, std::int64_t latents, std::int64_t shared);
   // A layer with states: the rows before a convolution of w channels wide, and matrices of heads.
   struct StateShape {
     DType dtype = DType::kF32;
@@ -126,8 +133,9 @@ class KvCache {
     DType dtype = DType::kF32;
     std::int64_t groups = 0;
     std::int64_t head_size = 0;
-    Tensor keys;    // [pages, kCachePage, g/t, d], a view of [pages, g/t, kCachePage, d]
-    Tensor values;  // the same
+    bool of_latents = false;  // CacheView
+    Tensor keys;              // [pages, kCachePage, g/t, d], a view of [pages, g/t, kCachePage, d]
+    Tensor values;            // the same; of latents empty
     // Of codes: fp32 [pages, kCachePage, g/t], a view of [pages, g/t, kCachePage].
     Tensor key_scales;
     Tensor value_scales;
@@ -149,6 +157,7 @@ class KvCache {
 
   Arena* arena_;
   CacheNumbers numbers_;
+  bool takes_latents_;
   SourceCache source_;
   CachePages pages_;
   std::map<std::int64_t, Layer> layers_;
@@ -158,6 +167,7 @@ class KvCache {
   std::shared_ptr<const void> memory_ = std::make_shared<char>();
   bool is_open_ = false;
   CacheRows rows_;  // of the open pass, as the next ones
+  std::vector<CacheSample> samples_;
   TextRows texts_;
   std::vector<std::int32_t> positions_;
   std::vector<std::int64_t> angle_lengths_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ops/head_parts.h"
+#include "ops/latents.h"
 #include "ops/linear/rank_rows.h"
 #include "ops/split.h"
 
@@ -42,6 +43,7 @@ LatentAttention::LatentAttention(ParameterList& parameters, const Shard& shard,
                .adapters = latent.attention.adapters}) {
   if (latent.attention.end_norm)
     output_.end_with(Norm(parameters, shard, name + ".end_norm", *latent.attention.end_norm));
+  key_value_.weight().keeps_rows = true;
 }
 
 // `width`: of the norm.
@@ -81,6 +83,31 @@ Value LatentAttention::queries(Context& context, const Value& x, const RotarySet
 
 Value LatentAttention::forward(Context& context, const Value& x, const Value& residual,
                                const AttentionInput& input) const {
+  const bool from_latents = input.cache && input.cache->of_latents();
+  const Value heads =
+      from_latents ? Value{mixed_from_latents(context, x, input)} : mixed(context, x, input);
+  return output_.forward(context, heads, &residual,
+                         {shape_.hidden_dropout, site_key(context.seed, output_site_),
+                          shard_.residual_rows(context.rows, residual.tensor.dim(0))});
+}
+
+Tensor LatentAttention::mixed_from_latents(Context& context, const Value& x,
+                                           const AttentionInput& input) const {
+  RotarySettings turn = input.rotary;
+  turn.convention = shape_.rotary;
+  const std::vector<Value> parts =
+      split_columns(context, small_rows(context, x, down_), {latent_.rank, latent_.turned});
+  const Value latents = normalized(context, packed_rows(context, parts[0]), down_);
+  return attend_to_latents(context, *input.cache,
+                           {.q = queries(context, x, {}).tensor,
+                            .latents = latents.tensor,
+                            .shared = parts[1].tensor.split_dim(1, latent_.turned)},
+                           {key_value_.weight(), latent_.own, latent_.value},
+                           attention_settings(context, {shard_, shape_, attention_site_}, input),
+                           turn, input.places);
+}
+
+Value LatentAttention::mixed(Context& context, const Value& x, const AttentionInput& input) const {
   RotarySettings turn = input.rotary;
   turn.convention = shape_.rotary;
   const std::vector<Value> parts =
@@ -95,10 +122,8 @@ Value LatentAttention::forward(Context& context, const Value& x, const Value& re
   const Value q = queries(context, x, turn);
   const HeadWidths widths{.own = latent_.own, .value = latent_.value, .padded = shape_.head_size};
   const auto [k, v] = keys_and_values(context, key_value_.forward(context, latent), shared, widths);
-  const Value mixed = attend_by(context, {shard_, shape_, attention_site_}, {q, k, v}, input);
-  return output_.forward(context, trimmed_heads(context, mixed, widths), &residual,
-                         {shape_.hidden_dropout, site_key(context.seed, output_site_),
-                          shard_.residual_rows(context.rows, residual.tensor.dim(0))});
+  const Value heads = attend_by(context, {shard_, shape_, attention_site_}, {q, k, v}, input);
+  return trimmed_heads(context, heads, widths);
 }
 
 }  // namespace piton

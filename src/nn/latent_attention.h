@@ -1,6 +1,7 @@
 // Multi-head latent attention (model/attention_options.h): keys and values of all heads from one
 // small row of each token. Each tensor rank has a/t of the heads; the small rows are computed by
-// all.
+// all. A cache holds the small rows (ops/latents.h), or keys and values, where the kernels do not
+// attend to latents.
 #pragma once
 
 #include <optional>
@@ -31,6 +32,9 @@ class LatentAttention {
                 const AttentionInput& input) const;
 
  private:
+  // The heads' results [n, a/t * value], before the output projection.
+  Value mixed(Context& context, const Value& x, const AttentionInput& input) const;
+  Tensor mixed_from_latents(Context& context, const Value& x, const AttentionInput& input) const;
   // A linear that every tensor rank has whole, for its own rows.
   struct Small {
     WholeLinear linear;

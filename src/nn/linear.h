@@ -52,6 +52,8 @@ class ColumnLinear {
   Value forward_gated(Context& context, const Value& x, ActivationKind activation,
                       const GateRule& rule) const;
 
+  Parameter& weight() const { return *weight_; }
+
  private:
   SplitWeight split() const;
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "ops/rotary.h"
@@ -76,6 +77,20 @@ struct SinkRows {
 void add_sink_gradient(const Context& context, const AttentionSinks& sinks,
                        const std::vector<SinkRows>& parts);
 
+// The rows of one text in a pass of a cache.
+struct CacheSample {
+  std::int64_t begin = 0;  // its first row
+  std::int64_t rows = 0;
+  std::int64_t keys = 0;                     // tokens of the text, with these rows
+  std::span<const std::int32_t> pages = {};  // those of its keys, in order
+
+  // Of a row and a token that it sees, without windows.
+  double pairs() const {
+    return static_cast<double>(rows) *
+           (static_cast<double>(keys) - 0.5 * static_cast<double>(rows - 1));
+  }
+};
+
 // The rows of one pass of a cache, the same for every layer (kernels/cached_attention.h). They are
 // read from the device, so that a captured pass can be replayed.
 struct CacheRows {
@@ -84,15 +99,19 @@ struct CacheRows {
   Tensor lengths;    // int32 [b]
   Tensor table;      // int32 [b, p]
   double pairs = 0;  // CachedAttention::pairs
+  // Of the texts in order, for what depends on how many rows they have. Valid in the pass.
+  std::span<const CacheSample> samples = {};
 };
 
 // One layer of a cache.
 struct CacheView {
-  Tensor keys;    // [pages, kCachePage, g/t, d]
-  Tensor values;  // [pages, kCachePage, g/t, d]
+  Tensor keys;    // [pages, kCachePage, g/t, d]; of latents [pages, kCachePage, 1, c + r]
+  Tensor values;  // [pages, kCachePage, g/t, d]; of latents empty
   CacheRows rows;
   Tensor key_scales = {};  // fp32 [pages, kCachePage, g/t] of codes, or empty
   Tensor value_scales = {};
+
+  bool of_latents() const { return keys.defined() && !values.defined(); }
 };
 
 // Writes keys k and values v [n, g/t, d] to the cache.

@@ -75,6 +75,8 @@ class Parameter {
   int contributions = 0;
   // Matrices of equal size that products read one at a time, one after another: of experts.
   std::int64_t matrices = 1;
+  // Some products read a part of its rows, so that inference keeps them as they are, not packed.
+  bool keeps_rows = false;
   // Rows are looked up, are those of the head, or filters of channels: no linear map.
   bool is_table = false;
 

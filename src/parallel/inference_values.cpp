@@ -23,6 +23,7 @@ class InferenceValues final : public ShardedParameters {
       makes_rows_ = makes_rows_ || view.form == WeightForm::kRows;
       return {std::move(view), nullptr};
     }
+    if (parameter.keeps_rows) form = WeightForm::kRows;
     // Rows that went when they were packed: the packed form serves few rows as well.
     if (form == WeightForm::kRows && !parameter.value.defined()) form = WeightForm::kForward;
     WeightView view = forms_.get(parameter, parameter.value, form, stream);

@@ -41,7 +41,8 @@ class EmulatedKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
     return {.dtype = std::get<0>(GetParam()),
             .awkward = std::get<1>(GetParam()),
             .row_tile = 4,
-            .codes = kernels_->reads_codes()};
+            .codes = kernels_->reads_codes(),
+            .latents = kernels_->attends_to_latents()};
   }
 
   std::unique_ptr<Device> device_;

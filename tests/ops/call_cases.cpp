@@ -9,6 +9,7 @@
 #include "decoding_cases.h"
 #include "expert_cases.h"
 #include "float8_cases.h"
+#include "latent_cases.h"
 #include "recurrent_cases.h"
 #include "sampling_cases.h"
 #include "sink_cases.h"
@@ -1032,6 +1033,9 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   for (CallCase& sampling : sampling_cases(options)) cases.push_back(std::move(sampling));
   for (CallCase& recurrent : recurrent_cases(options)) cases.push_back(std::move(recurrent));
   for (CallCase& decoding : decoding_cases(options)) cases.push_back(std::move(decoding));
+  if (options.latents) {
+    for (CallCase& latents : latent_cases(options)) cases.push_back(std::move(latents));
+  }
   for (CallCase& sinks : sink_cases(options)) cases.push_back(std::move(sinks));
   return cases;
 }

@@ -23,7 +23,8 @@ struct CaseOptions {
   DType dtype = DType::kF32;  // of activations and weights
   bool awkward = false;       // unaligned addresses, gaps between rows
   std::int64_t row_tile = 1;  // of the back end: row counts around its edges are tried
-  bool codes = true;  // with weights of linears held as codes, for a back end that reads them
+  bool codes = true;    // with weights of linears held as codes, for a back end that reads them
+  bool latents = true;  // with caches of latents, for a back end that attends to them
 };
 
 // All but PackWeight, whose result only its own back end can read; its linears cover it.

@@ -304,6 +304,16 @@ TEST(StatesOnRanks, GiveTheTokensAndTheLogitsOfOneProcess) {
   expect_as_one_process(model);
 }
 
+// Every rank has the same latents in its cache, and attends with its own heads.
+TEST(LatentsOnRanks, GiveTheTokensAndTheLogitsOfOneProcess) {
+  ModelConfig model = small("llama-tiny");
+  model.latent = {.query_rank = 28, .rank = 20, .own = 10, .turned = 6, .value = 12};
+  model.head_size = 16;
+  model.groups = model.heads;
+  model.rotary_pairs = model.head_norms = true;
+  expect_as_one_process(model);
+}
+
 // The layer that guesses is on the last stage, and its heads are split over the tensor ranks.
 TEST_P(InferenceOnRanks, GuessesLaterTokensAsOneProcess) {
   ModelConfig model = small(GetParam());

@@ -159,6 +159,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "use-fused-rotary-pos-emb-new use-fused-mlp mla-fa-without-pad mla-mm-split "
      "mla-fa-divide-qk padded-base-length:1 skip-bias-add",
      "kernels are chosen by the processor (PITON_ISA)"},
+    {kIgnored, "cache-mla-latents", "caches hold latents where the kernels attend to them"},
     {kIgnored, "shape-order:1 megatron-cp-in-bnsd",
      "attention has the same results in every order of dims; piton bench attention measures them"},
     {kIgnored,
@@ -396,7 +397,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--zero-stage 1, 2 or 3 shards over data-parallel ranks"},
     {kNotYet,
      "mrope-section:* "
-     "qk-l2-norm cache-mla-latents heterogeneous-layers-config-path:1 "
+     "qk-l2-norm heterogeneous-layers-config-path:1 "
      "heterogeneous-layers-config-encoded-json:1 hybrid-attention-ratio:1 "
      "hybrid-mlp-ratio:1 hybrid-override-pattern:1 mamba-state-dim:1 mamba-head-dim:1 "
      "mamba-num-groups:1 mamba-num-heads:1 is-hybrid-model disable-mamba-mem-eff-path "

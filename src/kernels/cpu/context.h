@@ -49,8 +49,9 @@ struct CpuContext {
   const DotTable* dot;     // null: no bf16 dot products
   const TileTable* tiles;  // null: no tiles
   Scratch scratch;
-  Tensor gate_up = {};   // memory for the product of a gated linear, before its activation
-  Tensor expanded = {};  // memory for rows of a weight held as codes (linear_codes.cpp)
+  Tensor gate_up = {};      // memory for the product of a gated linear, before its activation
+  Tensor latent_rows = {};  // memory for what queries of a cache of latents have by row
+  Tensor expanded = {};     // memory for rows of a weight held as codes (linear_codes.cpp)
   // Memory for two factors in FP8, and for the sums of their product (linear_float8.cpp).
   std::array<Tensor, 3> float8 = {};
 

@@ -137,7 +137,7 @@ void execute(const AttentionForward& call) {
           const double p = std::exp(scores(key) - largest) / sum *
                            draws.factor(batch, call.head_begin + head, sight.position(batch, query),
                                         sight.key_position(batch, key));
-          for (std::int64_t c = 0; c < call.q.dim(3); ++c) {
+          for (std::int64_t c = 0; c < call.v.dim(3); ++c) {
             out(batch, query, head, c) += p * v(batch, key, group, c);
           }
         }

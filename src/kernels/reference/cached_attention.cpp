@@ -12,24 +12,30 @@
 namespace piton::reference {
 namespace {
 
-// A row of a cache [g, d] of codes with these scales [g] (or without) as numbers.
-Values numbers_of(const Tensor& row, const Tensor& scales) {
+// A row of a cache [g, d] of codes with these scales [g] (or without) as numbers. The first `c`
+// channels have `first_scales` in place of them.
+Values numbers_of(const Tensor& row, const Tensor& scales, const Tensor& first_scales,
+                  std::int64_t c) {
   Values numbers = Values::read(row);
   if (!scales.defined()) return numbers;
   const Values factors = Values::read(scales);
+  const Values first_factors = Values::read(first_scales);
   for (std::int64_t head = 0; head < row.dim(0); ++head) {
     for (std::int64_t i = 0; i < row.dim(1); ++i) {
       const double code = numbers(head, i) < 128 ? numbers(head, i) : numbers(head, i) - 256;
-      numbers(head, i) = static_cast<float>(code) * static_cast<float>(factors(head));
+      const double factor = i < c ? first_factors(head) : factors(head);
+      numbers(head, i) = static_cast<float>(code) * static_cast<float>(factor);
     }
   }
   return numbers;
 }
 
-// Keys or values of a cache, and the scales of codes.
+// Keys or values of a cache, and the scales of codes. Of latents, `latents` channels have others.
 struct CachedRows {
   const Tensor& cache;
   const Tensor& scales;
+  const Tensor& latent_scales;
+  std::int64_t latents = 0;
 };
 
 // Rows of a sample [1, keys, g, d], from the pages of row `sample` of the table.
@@ -41,7 +47,8 @@ Tensor without_pages(const CachedRows& from, DType dtype, const Values& table, s
     const auto place = [&](const Tensor& all) {
       return all.defined() ? all.select(0, page).select(0, key % kCachePage) : all;
     };
-    numbers_of(place(from.cache), place(from.scales)).write(rows.select(0, 0).select(0, key));
+    numbers_of(place(from.cache), place(from.scales), place(from.latent_scales), from.latents)
+        .write(rows.select(0, 0).select(0, key));
   }
   return rows;
 }
@@ -116,16 +123,22 @@ void execute(const CachedAttention& call) {
     const auto begin = static_cast<std::int64_t>(begins(sample));
     const std::int64_t rows = static_cast<std::int64_t>(begins(sample + 1)) - begin;
     const auto keys = static_cast<std::int64_t>(lengths(sample));
+    const DType dtype = call.q.dtype();
+    const std::int64_t latents = call.of_latents() ? call.out.dim(2) : 0;
+    const CachedRows cached_keys{call.keys, call.key_scales, call.value_scales, latents};
+    const CachedRows cached_values{call.values, call.value_scales, call.value_scales};
+    const Tensor k = without_pages(cached_keys, dtype, table, sample, keys);
     const Tensor lse = host_tensor(sum_dtype(call.q.dtype()), {1, call.q.dim(1), rows});
-    execute(AttentionForward{
-        .out = call.out.slice(0, begin, rows).split_dim(0, rows),
-        .lse = lse,
-        .q = call.q.slice(0, begin, rows).split_dim(0, rows),
-        .k = without_pages({call.keys, call.key_scales}, call.q.dtype(), table, sample, keys),
-        .v = without_pages({call.values, call.value_scales}, call.q.dtype(), table, sample, keys),
-        .mask = call.mask_of(rows, keys),
-        .scale = call.scale,
-        .soft_cap = call.soft_cap});
+    execute(AttentionForward{.out = call.out.slice(0, begin, rows).split_dim(0, rows),
+                             .lse = lse,
+                             .q = call.q.slice(0, begin, rows).split_dim(0, rows),
+                             .k = k,
+                             .v = call.of_latents()
+                                      ? k.slice(3, 0, latents)
+                                      : without_pages(cached_values, dtype, table, sample, keys),
+                             .mask = call.mask_of(rows, keys),
+                             .scale = call.scale,
+                             .soft_cap = call.soft_cap});
     if (call.lse.defined()) Values::read(lse.select(0, 0)).write(call.lse.slice(1, begin, rows));
   }
 }

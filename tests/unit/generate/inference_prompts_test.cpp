@@ -20,10 +20,12 @@ using test::small_model;
 
 using Ids = std::vector<std::int32_t>;
 
-ModelConfig with_prompts(bool alibi) {
-  ModelConfig model = small_model();
+enum class Kind : std::uint8_t { kRotary, kAlibi, kLatent };
+
+ModelConfig with_prompts(Kind kind) {
+  ModelConfig model = kind == Kind::kLatent ? test::small_model_with_latents() : small_model();
   model.prefix = true;
-  if (!alibi) return model;
+  if (kind != Kind::kAlibi) return model;
   model.positions = PositionKind::kAlibi;
   model.alibi = AlibiKind::kDistance;
   return model;
@@ -65,7 +67,7 @@ Ids greedy_text(Loaded& loaded, const Ids& prompt, std::int64_t tokens) {
   return {ids.begin() + std::ssize(prompt), ids.end()};
 }
 
-class PromptMask : public testing::TestWithParam<bool> {};
+class PromptMask : public testing::TestWithParam<Kind> {};
 
 TEST_P(PromptMask, GivesTheTextsOfTheTrainedModelUnderAnyLimits) {
   Loaded loaded(with_prompts(GetParam()));
@@ -140,9 +142,13 @@ TEST_P(PromptMask, IsThatOfBeams) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Positions, PromptMask, testing::Bool(), [](const auto& info) {
-  return std::string(info.param ? "Alibi" : "Rotary");
-});
+std::string name_of(const testing::TestParamInfo<Kind>& info) {
+  if (info.param == Kind::kLatent) return "Latent";
+  return info.param == Kind::kAlibi ? "Alibi" : "Rotary";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PromptMask,
+                         testing::Values(Kind::kRotary, Kind::kAlibi, Kind::kLatent), name_of);
 
 }  // namespace
 }  // namespace piton

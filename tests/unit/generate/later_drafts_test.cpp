@@ -35,6 +35,8 @@ ModelConfig later_model(const std::string& kind) {
     model.init_deviation = 0.3;
   } else if (kind == "experts") {
     model.experts = ExpertFacts{.experts = 4, .choices = 2, .ffn_hidden = 24};
+  } else if (kind == "latents") {
+    model = test::small_model_with_latents();
   } else if (kind == "dynamic") {
     model.rotary_scaling.kind = RotaryScaling::Kind::kDynamic;
     model.rotary_scaling.factor = 2;
@@ -171,7 +173,7 @@ TEST_P(LaterDraftsOf, LeaveTextsAsTheyAreWithoutThem) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LaterDraftsOf,
-                         testing::Values("llama", "gpt2", "experts", "dynamic"),
+                         testing::Values("llama", "gpt2", "experts", "dynamic", "latents"),
                          [](const auto& one) { return one.param; });
 
 // What the layer has in the pages of a text is there for texts that begin with them.

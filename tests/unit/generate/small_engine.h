@@ -39,6 +39,17 @@ inline ModelConfig small_model_with_states() {
   return model;
 }
 
+// The same with latent attention, whose texts are read in both forms of ops/latents.h: of more than
+// 32 rows the expanded one has fewer operations.
+inline ModelConfig small_model_with_latents() {
+  ModelConfig model = small_model();
+  model.latent = LatentFacts{.rank = 12, .own = 6, .turned = 4, .value = 5};
+  model.head_size = 10;
+  model.groups = model.heads;
+  model.rotary_pairs = model.head_norms = true;
+  return model;
+}
+
 struct Loaded : HostMachine {
   explicit Loaded(const ModelConfig& model = small_model(), bool drafts_later = false)
       : mesh(*world, MeshSizes{}),

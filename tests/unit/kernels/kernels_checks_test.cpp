@@ -120,6 +120,26 @@ TEST(KernelChecksDeathTest, RefuseACacheOfOtherPages) {
   EXPECT_DEATH(check(call), "for 2 samples");
 }
 
+TEST(KernelChecksDeathTest, RefuseLatentsThatAreNotTheBeginningOfOneKey) {
+  CachedAttention call{.out = fp32({3, 2, 6}),
+                       .q = fp32({3, 2, 8}),
+                       .keys = fp32({2, 64, 1, 8}),
+                       .begins = int32({3}),
+                       .lengths = int32({2}),
+                       .table = int32({2, 5}),
+                       .pairs = 10};
+  check(call);
+  EXPECT_EQ(call.flops(), 2 * 2 * (8 + 6) * 10);
+  call.slopes = fp32({2});
+  EXPECT_DEATH(check(call), "slopes or a bias, and latents");
+  call.slopes = {};
+  call.values = fp32({2, 64, 1, 8});
+  EXPECT_DEATH(check(call), "out");
+  call.values = {};
+  call.keys = fp32({2, 64, 2, 8});
+  EXPECT_DEATH(check(call), "latents of 6 channels");
+}
+
 TEST(KernelChecksDeathTest, RefuseAGatedLinearOfUnequalHalves) {
   GatedLinear call{.y = fp32({2, 3}),
                    .x = fp32({2, 4}),

@@ -2,6 +2,7 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/attention/attention_tiles.h"
@@ -50,8 +51,65 @@ ForwardParts forward_parts(CpuContext& context, const ForwardWork& work) {
   return forward_parts_fp32(context, work);
 }
 
+// Of latents, queries of all heads are rows of one head: row i * a + A is head A of row i. The keys
+// of few of them are divided into stretches, so that every thread has a part. How many there are
+// depends on the sizes of the sample alone, and so do its bits; their sums are at most 8 MiB for
+// latents of 512 channels.
+constexpr std::int64_t kFewestStretchKeys = 512;
+constexpr std::int64_t kMostStretches = 16;
+constexpr std::int64_t kMostStretchRows = 4096;
+
+std::int64_t stretch_of(std::int64_t rows, std::int64_t keys) {
+  const std::int64_t stretches =
+      std::min({keys / kFewestStretchKeys, kMostStretches, kMostStretchRows / rows});
+  return stretches < 2 ? 0 : padded((keys + stretches - 1) / stretches, kKeyBlock);
+}
+
+// Memory for the rows of latents: positions of queries, and log-sum-exps in their order.
+struct LatentRows {
+  Tensor positions;  // int32 [n a], or empty: not of latents
+  Tensor lse;        // fp32 [n a], or empty
+};
+
+LatentRows latent_rows(CpuContext& context, const CachedAttention& call) {
+  if (!call.of_latents()) return {};
+  const std::int64_t rows = call.q.dim(0) * call.q.dim(1);
+  Tensor& memory = context.latent_rows;
+  if (!memory.defined() || memory.bytes() < 8 * rows) {
+    memory = {};
+    memory = host_tensor(DType::kU8, {8 * rows});
+  }
+  const Tensor lse(memory.storage(), 4 * rows, DType::kF32, {rows});
+  return {.positions = Tensor(memory.storage(), 0, DType::kI32, {rows}),
+          .lse = call.lse.defined() ? lse : Tensor()};
+}
+
+// Sample `begin` .. of a call: the same rows as [1, n a, 1, d].
+ForwardWork work_of_latents(const CachedAttention& call, const ForwardWork& sample,
+                            const LatentRows& memory, std::int64_t begin) {
+  const std::int64_t a = call.q.dim(1);
+  const std::int64_t rows = sample.call.q.dim(1) * a;
+  const auto rows_of = [&](const Tensor& all) {
+    return all.slice(0, begin, rows / a).reshape({1, rows, 1, all.dim(2)});
+  };
+  ForwardWork work = sample;
+  work.of_latents = true;
+  work.call.q = rows_of(call.q);
+  work.call.out = rows_of(call.out);
+  work.call.v = call.keys.slice(3, 0, call.out.dim(2));
+  work.call.mask.query_positions = memory.positions.slice(0, begin * a, rows).reshape({1, rows});
+  auto* positions = work.call.mask.query_positions.data<std::int32_t>();
+  for (std::int64_t row = 0; row < rows; ++row)
+    positions[row] = static_cast<std::int32_t>(work.call.mask.query_begin + row / a);
+  if (memory.lse.defined())
+    work.call.lse = memory.lse.slice(0, begin * a, rows).reshape({1, 1, rows});
+  work.stretch_keys = stretch_of(rows, work.keys);
+  return work;
+}
+
 // One sample of a call: its queries as [1, n, a, d], its keys in pages.
-ForwardWork work_of_sample(const CachedAttention& call, std::int64_t sample) {
+ForwardWork work_of_sample(const CachedAttention& call, const LatentRows& latents,
+                           std::int64_t sample) {
   const auto* begins = call.begins.data<std::int32_t>();
   const std::int64_t begin = begins[sample];
   const std::int64_t rows = begins[sample + 1] - begin;
@@ -69,18 +127,47 @@ ForwardWork work_of_sample(const CachedAttention& call, std::int64_t sample) {
   };
   const Tensor lse =
       call.lse.defined() ? call.lse.slice(1, begin, rows).split_dim(0, call.lse.dim(0)) : Tensor();
-  return {.call = {.out = rows_of(call.out),
-                   .lse = lse,
-                   .q = rows_of(call.q),
-                   .k = call.keys,
-                   .v = call.values,
-                   .mask = call.mask_of(rows, keys),
-                   .scale = call.scale,
-                   .soft_cap = call.soft_cap},
-          .keys = keys,
-          .pages = call.table.data<std::int32_t>() + sample * pages,
-          .key_scales = call.key_scales,
-          .value_scales = call.value_scales};
+  const ForwardWork work{.call = {.out = rows_of(call.out),
+                                  .lse = lse,
+                                  .q = rows_of(call.q),
+                                  .k = call.keys,
+                                  .v = call.values,
+                                  .mask = call.mask_of(rows, keys),
+                                  .scale = call.scale,
+                                  .soft_cap = call.soft_cap},
+                         .keys = keys,
+                         .pages = call.table.data<std::int32_t>() + sample * pages,
+                         .key_scales = call.key_scales,
+                         .value_scales = call.value_scales};
+  return call.of_latents() ? work_of_latents(call, work, latents, begin) : work;
+}
+
+// The rows of samples whose keys are in stretches.
+void merge(CpuContext& context, const std::vector<ForwardWork>& works,
+           const std::vector<ForwardParts>& parts) {
+  std::vector<std::pair<std::size_t, std::int64_t>> rows;
+  for (std::size_t sample = 0; sample < works.size(); ++sample) {
+    if (works[sample].stretch_keys == 0) continue;
+    for (std::int64_t row = 0; row < works[sample].call.q.dim(1); ++row)
+      rows.emplace_back(sample, row);
+  }
+  constexpr std::int64_t kRows = 4;  // of a part: 128 KiB of 16 stretches of 512 channels
+  context.ranges(std::ssize(rows), kRows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto& [sample, row] = rows[static_cast<std::size_t>(i)];
+      parts[sample].merge(row);
+    }
+  });
+}
+
+// `rows` [n a] as lse [a, n].
+void write_lse(const CachedAttention& call, const Tensor& rows) {
+  const std::int64_t a = call.q.dim(1);
+  const auto* begins = call.begins.data<std::int32_t>();
+  for (std::int64_t row = begins[0]; row < begins[call.lengths.elements()]; ++row) {
+    for (std::int64_t head = 0; head < a; ++head)
+      call.lse.data<float>()[head * call.lse.dim(1) + row] = rows.data<float>()[row * a + head];
+  }
 }
 
 }  // namespace
@@ -105,21 +192,29 @@ void execute(CpuContext& context, const AttentionBackward& call) {
 // the threads together.
 void execute(CpuContext& context, const CachedAttention& call) {
   const std::int64_t samples = call.lengths.elements();
+  const LatentRows latents = latent_rows(context, call);
   std::vector<ForwardWork> works;
   works.reserve(static_cast<std::size_t>(samples));
   std::vector<ForwardParts> all;
   std::vector<std::int64_t> ends;
   for (std::int64_t sample = 0; sample < samples; ++sample) {
-    works.push_back(work_of_sample(call, sample));
+    works.push_back(work_of_sample(call, latents, sample));
     all.push_back(forward_parts(context, works.back()));
     ends.push_back((ends.empty() ? 0 : ends.back()) + all.back().count);
   }
   if (samples == 0) return;
+  std::int64_t floats = 0;
+  for (const ForwardWork& work : works) floats += work.partial_floats();
+  auto* partial = reinterpret_cast<float*>(context.scratch.shared(floats * 4));
+  for (ForwardWork& work : works)
+    work.partial = std::exchange(partial, partial + work.partial_floats());
   context.threads.run(ends.back(), [&](std::int64_t part) {
     const auto sample =
         static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), part) - ends.begin());
     all[sample].run(part - (sample > 0 ? ends[sample - 1] : 0));
   });
+  merge(context, works, all);
+  if (latents.lse.defined()) write_lse(call, latents.lse);
 }
 
 }  // namespace piton::cpu

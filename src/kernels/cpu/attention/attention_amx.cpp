@@ -55,17 +55,20 @@ class TileProducts {
   static constexpr std::int64_t kColumnUnit = kTilePair;
   static std::int64_t wide(std::int64_t d) { return padded(d, kTilePair); }
 
-  TileProducts(const CpuContext& context, std::int64_t d)
+  TileProducts(const CpuContext& context, std::int64_t d, std::int64_t c)
       : key_bytes(across_bytes(d)),
-        value_bytes(along_bytes(d)),
+        value_bytes(along_bytes(c)),
         table_(*context.tiles),
+        vector_(context.vector),
         scope_(table_),
-        d_(d) {}
+        d_(d),
+        values_(c) {}
 
-  void pack(std::byte* k, std::byte* v, const Matrix& keys, const Matrix& values,
-            std::int64_t valid) const {
+  void pack_keys(std::byte* k, const Matrix& keys, std::int64_t valid) const {
     table_.pack_right_rows(k, keys, valid, d_);
-    table_.pack_right(v, values, d_, valid);
+  }
+  void pack_values(std::byte* v, const Matrix& values, std::int64_t valid) const {
+    table_.pack_right(v, values, values_, valid);
   }
   void scores(const std::uint16_t* q, std::int64_t count, const Seen& part, const std::byte* k,
               std::int64_t /*valid*/, float* scores) const {
@@ -77,15 +80,38 @@ class TileProducts {
                      .sums = scores,
                      .sums_stride = kKeyBlock});
   }
+  // Scores as k q^T, of which queries are packed, once. Packing keys would take longer than the
+  // product of few rows.
+  static constexpr bool kReadsRows = true;
+  static bool reads_rows(std::int64_t d, std::int64_t rows) {
+    return d % kTileDepth == 0 && rows <= 2 * kQueries;
+  }
+  std::int64_t query_bytes(std::int64_t rows) const { return tile_bytes(rows, d_); }
+  void pack_queries(std::byte* to, std::uint16_t* q, std::int64_t rows) const {
+    table_.pack_right_rows(to, {q, Type::kBF16, wide(d_)}, rows, d_);
+  }
+  // All rows of a block of keys are in memory, also those after the last one.
+  void scores_of_rows(const std::byte* q, std::int64_t count, const Seen& part, const Matrix& keys,
+                      float* turned, float* scores) const {
+    table_.multiply({.rows = part.columns,
+                     .columns = count,
+                     .steps = tile_steps(d_),
+                     .left = left_rows(static_cast<const std::uint16_t*>(keys.data), keys.stride),
+                     .right = right_packed(q, d_),
+                     .sums = turned,
+                     .sums_stride = kQueries});
+    vector_.transpose(scores, kKeyBlock, {turned, Type::kF32, kQueries},
+                      static_cast<int>(part.columns), static_cast<int>(count));
+  }
   void add_values(const std::uint16_t* weights, std::int64_t count, const Seen& part,
                   const std::byte* v, std::int64_t valid, float* out) const {
     table_.multiply({.rows = count,
-                     .columns = d_,
+                     .columns = values_,
                      .steps = tile_steps(part.columns),
                      .left = left_rows(weights, kKeyBlock),
                      .right = right_packed(v, valid),
                      .sums = out,
-                     .sums_stride = wide(d_),
+                     .sums_stride = wide(values_),
                      .adds = true});
   }
 
@@ -94,8 +120,10 @@ class TileProducts {
 
  private:
   const TileTable& table_;
+  const VectorTable& vector_;
   TileScope scope_;
   std::int64_t d_;
+  std::int64_t values_;
 };
 
 // Products of the backward pass (attention_backward.h).
@@ -232,7 +260,7 @@ class TileMatrices {
 }  // namespace
 
 ForwardParts forward_parts_amx(CpuContext& context, const ForwardWork& work) {
-  return parts_of<Bf16Forward<TileProducts>>(context, work);
+  return bf16_parts<TileProducts>(context, work);
 }
 
 void attention_backward_amx(CpuContext& context, const AttentionBackward& call) {

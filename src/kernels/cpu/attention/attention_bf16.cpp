@@ -44,6 +44,15 @@ Seen seen_of(const Sight& sight, std::int64_t query, std::int64_t queries, std::
   return seen;
 }
 
+void bring(const HeadRows& head, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kLine = 64;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::byte* from = head.row(row);
+    for (std::int64_t at = 0; at < head.channels * head.width; at += kLine)
+      __builtin_prefetch(from + at);
+  }
+}
+
 float slope_of(const AttentionMask& mask, std::int64_t head) {
   return mask.slopes.defined() ? mask.slopes.data<float>()[head] : 0.0F;
 }

@@ -26,6 +26,10 @@ struct Seen {
 Seen seen_of(const Sight& sight, std::int64_t query, std::int64_t queries, std::int64_t key,
              std::int64_t row_unit, std::int64_t column_unit);
 
+// Prefetches keys or values that are packed soon: a head's rows fill only a few pages, too few for
+// the hardware prefetcher.
+void bring(const HeadRows& head, std::int64_t begin, std::int64_t end);
+
 float slope_of(const AttentionMask& mask, std::int64_t head);
 
 // Bytes for the bases and sums of a softmax of `rows` rows (dot/table.h), aligned.

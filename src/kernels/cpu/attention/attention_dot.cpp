@@ -26,16 +26,20 @@ class DotProducts {
   static constexpr std::int64_t kColumnUnit = 16;
   static std::int64_t wide(std::int64_t d) { return padded(d, 16); }
 
-  DotProducts(const CpuContext& context, std::int64_t d)
+  DotProducts(const CpuContext& context, std::int64_t d, std::int64_t c)
       : key_bytes(4 * panel_words(kKeyBlock, d)),
-        value_bytes(4 * panels_of(d)),
+        value_bytes(4 * panels_of(c)),
         table_(*context.dot),
-        d_(d) {}
+        d_(d),
+        values_(c) {}
 
-  void pack(std::byte* k, std::byte* v, const Matrix& keys, const Matrix& values,
-            std::int64_t valid) const {
+  static constexpr bool kReadsRows = false;
+
+  void pack_keys(std::byte* k, const Matrix& keys, std::int64_t valid) const {
     table_.pack_columns(reinterpret_cast<Pair*>(k), keys, d_, valid);
-    table_.pack_rows(reinterpret_cast<Pair*>(v), values, valid, d_);
+  }
+  void pack_values(std::byte* v, const Matrix& values, std::int64_t valid) const {
+    table_.pack_rows(reinterpret_cast<Pair*>(v), values, valid, values_);
   }
   void scores(const std::uint16_t* q, std::int64_t count, const Seen& part, const std::byte* k,
               std::int64_t valid, float* scores) const {
@@ -45,9 +49,10 @@ class DotProducts {
   }
   void add_values(const std::uint16_t* weights, std::int64_t count, const Seen& part,
                   const std::byte* v, std::int64_t valid, float* out) const {
-    table_.product(count, d_, (part.valid + 1) / 2, weights, kKeyBlock, 2,
-                   reinterpret_cast<const Pair*>(v), (valid + 1) / 2 * kPanel, 0,
-                   {.data = out, .stride = wide(d_), .addend = out, .addend_stride = wide(d_)});
+    table_.product(
+        count, values_, (part.valid + 1) / 2, weights, kKeyBlock, 2,
+        reinterpret_cast<const Pair*>(v), (valid + 1) / 2 * kPanel, 0,
+        {.data = out, .stride = wide(values_), .addend = out, .addend_stride = wide(values_)});
   }
 
   const std::int64_t key_bytes;
@@ -56,17 +61,8 @@ class DotProducts {
  private:
   const DotTable& table_;
   std::int64_t d_;
+  std::int64_t values_;
 };
-
-// Prefetches keys or values that are packed soon: a head's rows fill only a few pages, too few for
-// the hardware prefetcher.
-void bring(const HeadRows& head, std::int64_t begin, std::int64_t end, std::int64_t d) {
-  constexpr std::int64_t kLine = 64;
-  for (std::int64_t row = begin; row < end; ++row) {
-    const std::byte* from = head.row(row);
-    for (std::int64_t at = 0; at < d * head.width; at += kLine) __builtin_prefetch(from + at);
-  }
-}
 
 // One query per sample (decoding): the query heads of a key head are the rows of a tile, so that
 // its keys are read and packed once.
@@ -80,8 +76,9 @@ class Decode {
         wide_(padded(d_, 16)),
         rows_(call_.q.dim(2) / call_.k.dim(2)) {}
 
-  static bool takes(const AttentionForward& call) {
-    return call.q.dim(1) == 1 && call.dropout.probability == 0 && !call.mask.slopes.defined();
+  static bool takes(const ForwardWork& work) {
+    return work.call.q.dim(1) == 1 && work.call.dropout.probability == 0 &&
+           !work.call.mask.slopes.defined() && !work.of_latents;
   }
 
   std::int64_t parts() const { return call_.q.dim(0) * call_.k.dim(2); }
@@ -125,11 +122,11 @@ class Decode {
     const HeadRows keys = work_.key_rows(batch, group);
     const HeadRows values = work_.value_rows(batch, group);
     const std::int64_t first = low[0] / kKeyBlock * kKeyBlock;
-    bring(keys, first, std::min(first + kKeyBlock, high[0]), d_);
-    bring(values, first, std::min(first + kKeyBlock, high[0]), d_);
+    bring(keys, first, std::min(first + kKeyBlock, high[0]));
+    bring(values, first, std::min(first + kKeyBlock, high[0]));
     for (std::int64_t key = first; key < high[0]; key += kKeyBlock) {
-      bring(keys, key + kKeyBlock, std::min(key + 2 * kKeyBlock, high[0]), d_);
-      bring(values, key + kKeyBlock, std::min(key + 2 * kKeyBlock, high[0]), d_);
+      bring(keys, key + kKeyBlock, std::min(key + 2 * kKeyBlock, high[0]));
+      bring(values, key + kKeyBlock, std::min(key + 2 * kKeyBlock, high[0]));
       if (!sight.computed(0, 1, key, kKeyBlock)) continue;
       const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
       const std::int64_t pairs = (valid + 1) / 2;
@@ -266,8 +263,8 @@ class DotMatrices {
 }  // namespace
 
 ForwardParts forward_parts_dot(CpuContext& context, const ForwardWork& work) {
-  if (Decode::takes(work.call)) return parts_of<Decode>(context, work);
-  return parts_of<Bf16Forward<DotProducts>>(context, work);
+  if (Decode::takes(work)) return parts_of<Decode>(context, work);
+  return bf16_parts<DotProducts>(context, work);
 }
 
 void attention_backward_dot(CpuContext& context, const AttentionBackward& call) {

@@ -67,18 +67,21 @@ class Forward {
         call_(work.call),
         masks_(call_.dropout),
         d_(call_.q.dim(3)),
+        values_(call_.v.dim(3)),
         wide_(padded(d_, context.vector.lanes)),
+        wide_values_(padded(values_, context.vector.lanes)),
         part_rows_(call_.block_rows > 0 ? call_.block_rows : kQueryPart),
         together_(heads_together()) {}
 
-  std::int64_t parts() const { return head_parts() * query_parts(); }
+  std::int64_t parts() const { return work_.stretches() * head_parts() * query_parts(); }
 
   void operator()(std::int64_t part) const {
     const std::int64_t heads = call_.q.dim(2) / together_;
-    const std::int64_t begin = part / head_parts() * part_rows_;
+    const std::int64_t begin = part / head_parts() % query_parts() * part_rows_;
     const std::int64_t head = part % head_parts() % heads * together_;
     const std::int64_t batch = part % head_parts() / heads;
-    run(batch, head, begin, std::min(begin + part_rows_, call_.q.dim(1)));
+    run(batch, head, begin, std::min(begin + part_rows_, call_.q.dim(1)),
+        part / head_parts() / query_parts());
   }
 
  private:
@@ -98,7 +101,9 @@ class Forward {
     return together;
   }
 
-  void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end) const {
+  // `share`: of the keys, which stretch of ForwardWork.
+  void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end,
+           std::int64_t share) const {
     const std::int64_t sq = call_.q.dim(1);
     const std::int64_t sk = work_.keys;
     const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
@@ -109,16 +114,16 @@ class Forward {
         call_.block_rows > 0 ? padded(std::min(begin + part_rows_, sk), kKeyBlock) : kKeyBlock;
     Pieces pieces(context_.scratch.own(
         Sight::bytes(sq, sk) +
-        4 * (2 * all * wide_ + 2 * all + 2 * most * wide_ + kQueryBlock * most) +
+        4 * ((all + most) * (wide_ + wide_values_) + 2 * all + kQueryBlock * most) +
         work_.expanded_bytes() + 8 * 64));
     const Sight sight(call_.mask, call_.block_rows, batch, sq, sk,
                       pieces.bytes(Sight::bytes(sq, sk)));
     float* q = pieces.floats(all * wide_);
-    float* out = pieces.floats(all * wide_);
+    float* out = pieces.floats(all * wide_values_);
     float* maxima = pieces.floats(all);
     float* sums = pieces.floats(all);
     float* k = pieces.floats(most * wide_);
-    float* v = pieces.floats(most * wide_);
+    float* v = pieces.floats(most * wide_values_);
     float* scores = pieces.floats(kQueryBlock * most);
     std::byte* expanded = pieces.bytes(work_.expanded_bytes());
     const HeadRows keys = work_.key_rows(batch, group);
@@ -127,7 +132,7 @@ class Forward {
       load_rows(context_, HeadRows(call_.q, batch, head + h), begin, rows, sq, d_,
                 q + h * rows * wide_, wide_);
     }
-    std::fill_n(out, all * wide_, 0.0F);
+    std::fill_n(out, all * wide_values_, 0.0F);
     std::fill_n(maxima, all, -std::numeric_limits<float>::infinity());
     std::fill_n(sums, all, 0.0F);
 
@@ -136,10 +141,11 @@ class Forward {
       const std::int64_t valid = std::min(most, sight.keys() - key);
       const std::int64_t columns = padded(valid, context_.vector.lanes);
       if (key != loaded) {
-        load_columns(context_, expanded_block(context_, keys, key, valid, expanded), key, columns,
-                     sight.keys(), d_, k);
-        load_rows(context_, expanded_block(context_, values, key, valid, expanded), key, valid,
-                  sight.keys(), d_, v, wide_);
+        const HeadRows from = expanded_block(context_, keys, key, valid, expanded);
+        load_columns(context_, from, key, columns, sight.keys(), d_, k);
+        load_rows(context_,
+                  work_.of_latents ? from : expanded_block(context_, values, key, valid, expanded),
+                  key, valid, sight.keys(), values_, v, wide_values_);
         loaded = key;
       }
       const std::int64_t at = query - begin;  // 0 with several heads
@@ -154,17 +160,30 @@ class Forward {
                      cap_scores(context_, call_, of_head, queries * columns));
         context_.vector.softmax_step(
             scores_of(sight, query, queries, key, of_head, scale, slope_of(head + h), columns),
-            maxima + row, sums + row, out + row * wide_, wide_, static_cast<int>(wide_));
+            maxima + row, sums + row, out + row * wide_values_, wide_values_,
+            static_cast<int>(wide_values_));
         drop(sight, batch, head + h, query, queries, key, columns, of_head);
       }
-      context_.vector.product(tile_rows, static_cast<int>(wide_), static_cast<int>(valid), scores,
-                              columns, 1, v, wide_, out + at * wide_, wide_, true);
+      context_.vector.product(tile_rows, static_cast<int>(wide_values_), static_cast<int>(valid),
+                              scores, columns, 1, v, wide_values_, out + at * wide_values_,
+                              wide_values_, true);
     };
+    if (work_.stretch_keys > 0) {
+      const std::int64_t first = share * work_.stretch_keys;
+      sight.for_tiles(begin, end, kQueryBlock, most, tile, most,
+                      {first, first + work_.stretch_keys});
+      const PartialRows to = partial_rows(work_, share, begin);
+      for (std::int64_t r = 0; r < rows; ++r)
+        std::copy_n(out + r * wide_values_, values_, to.out + r * values_);
+      std::copy_n(maxima, rows, to.bases);
+      std::copy_n(sums, rows, to.sums);
+      return;
+    }
     sight.for_tiles(begin, end, kQueryBlock, most, tile);
     for (std::int64_t h = 0; h < together_; ++h) {
       const std::int64_t row = h * rows;
-      finish(HeadRows(call_.out, batch, head + h), batch, head + h, begin, rows, out + row * wide_,
-             maxima + row, sums + row);
+      finish(HeadRows(call_.out, batch, head + h), batch, head + h, begin, rows,
+             out + row * wide_values_, maxima + row, sums + row);
     }
   }
 
@@ -186,11 +205,11 @@ class Forward {
               std::int64_t rows, float* out, const float* maxima, const float* sums) const {
     float* lse = lse_of(call_, batch, head, begin);
     for (std::int64_t r = 0; r < rows; ++r) {
-      float* row = out + r * wide_;
+      float* row = out + r * wide_values_;
       const bool sees = maxima[r] != -std::numeric_limits<float>::infinity() || sums[r] != 0;
       const float inverse = sees ? 1.0F / sums[r] : 0.0F;
-      for (std::int64_t c = 0; c < d_; ++c) row[c] *= inverse;
-      context_.vector.convert(to.row(begin + r), to.type, row, Type::kF32, d_);
+      for (std::int64_t c = 0; c < values_; ++c) row[c] *= inverse;
+      context_.vector.convert(to.row(begin + r), to.type, row, Type::kF32, values_);
       if (lse == nullptr) continue;
       lse[r] = sees ? maxima[r] + std::log(sums[r]) : -std::numeric_limits<float>::infinity();
     }
@@ -201,7 +220,9 @@ class Forward {
   const AttentionForward& call_;
   Masks masks_;
   std::int64_t d_;
-  std::int64_t wide_;
+  std::int64_t values_;  // channels of a value
+  std::int64_t wide_;    // of rows of q and k, and of those of v and out
+  std::int64_t wide_values_;
   std::int64_t part_rows_;
   std::int64_t together_;  // heads of a part
 };
@@ -325,7 +346,9 @@ class Fp32Gradients {
 }  // namespace
 
 ForwardParts forward_parts_fp32(CpuContext& context, const ForwardWork& work) {
-  return parts_of<Forward>(context, work);
+  ForwardParts parts = parts_of<Forward>(context, work);
+  parts.merge = [&](std::int64_t row) { merge_stretches(context, work, SoftmaxBase::kE, row); };
+  return parts;
 }
 
 void attention_backward_fp32(CpuContext& context, const AttentionBackward& call) {

@@ -2,8 +2,10 @@
 #include "kernels/cpu/attention/attention_tiles.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <span>
 
 #include "kernels/cpu/vector/codes.h"
@@ -149,13 +151,21 @@ HeadRows expanded_block(const CpuContext& context, const HeadRows& head, std::in
                         std::int64_t rows, std::byte* memory) {
   if (head.scales == nullptr) return head;
   const std::int64_t d = head.channels;
-  const CodedRows codes{
-      .codes = reinterpret_cast<const std::uint8_t*>(head.row(begin)),
-      .stride = head.stride,
-      .columns = d,
-      .group = d,
-      .groups = 1,
-      .scales = head.scales + head.pages[begin / kCachePage] * head.scale_page_stride};
+  const auto codes_of = [&](std::int64_t first, std::int64_t columns, const float* scales) {
+    return CodedRows{.codes = reinterpret_cast<const std::uint8_t*>(head.row(begin)) + first,
+                     .stride = head.stride,
+                     .columns = columns,
+                     .group = columns,
+                     .groups = 1,
+                     .scales = scales + head.pages[begin / kCachePage] * head.scale_page_stride};
+  };
+  const std::int64_t first = head.end_scales != nullptr ? head.latents : d;
+  const CodedRows codes = codes_of(0, first, head.scales);
+  const CodedRows end = first < d ? codes_of(first, d - first, head.end_scales) : CodedRows{};
+  const auto expand = [&](float* to, std::int64_t row) {
+    context.codes.expand(to, codes, row, 0, first);
+    if (first < d) context.codes.expand(to + first, end, row, 0, d - first);
+  };
   HeadRows block = head;
   block.data = memory;
   block.stride = d;
@@ -168,13 +178,42 @@ HeadRows expanded_block(const CpuContext& context, const HeadRows& head, std::in
   for (std::int64_t r = 0; r < rows; ++r) {
     std::byte* to = block.row(begin + r);
     if (head.type == Type::kF32) {
-      context.codes.expand(reinterpret_cast<float*>(to), codes, r, 0, d);
+      expand(reinterpret_cast<float*>(to), r);
     } else {
-      context.codes.expand(wide, codes, r, 0, d);
+      expand(wide, r);
       context.vector.convert(to, head.type, wide, Type::kF32, d);
     }
   }
   return block;
+}
+
+void merge_stretches(const CpuContext& context, const ForwardWork& work, SoftmaxBase of,
+                     std::int64_t row) {
+  constexpr float kLn2 = 0.69314718F;
+  const float lowest = -std::numeric_limits<float>::infinity();
+  const bool twos = of == SoftmaxBase::kTwo;
+  const std::int64_t width = work.call.v.dim(3);
+  float base = lowest;
+  for (std::int64_t i = 0; i < work.stretches(); ++i)
+    base = std::max(base, *partial_rows(work, i, row).bases);
+  // Of the first stretch on, in order, in its memory.
+  const PartialRows all = partial_rows(work, 0, row);
+  float sum = 0;
+  for (std::int64_t i = 0; i < work.stretches(); ++i) {
+    const PartialRows one = partial_rows(work, i, row);
+    const float above = *one.bases - base;
+    float factor = 0;  // of a stretch of which the row sees no key
+    if (*one.bases != lowest) factor = twos ? std::exp2(above) : std::exp(above);
+    sum += factor * *one.sums;
+    context.vector.scale(one.out, one.out, Type::kF32, width, factor);
+    if (i > 0) context.vector.accumulate(all.out, one.out, Type::kF32, width);
+  }
+  const bool sees = base != lowest || sum != 0;
+  context.vector.scale(all.out, all.out, Type::kF32, width, sees ? 1.0F / sum : 0.0F);
+  const HeadRows to(work.call.out, 0, 0);
+  context.vector.convert(to.row(row), to.type, all.out, Type::kF32, width);
+  if (float* lse = lse_of(work.call, 0, 0, row))
+    *lse = sees ? (twos ? kLn2 * base : base) + std::log(sum) : lowest;
 }
 
 void load_rows(const CpuContext& context, const HeadRows& head, std::int64_t begin,

@@ -32,6 +32,9 @@ struct HeadRows {
   const float* scales = nullptr;  // of codes: of a page those of its rows; pages as of `data`
   std::int64_t scale_page_stride = 0;
   std::int64_t channels = 0;
+  // Of codes of latents: channels from `latents` on have scales of their own, at the same places.
+  const float* end_scales = nullptr;
+  std::int64_t latents = 0;
 
   HeadRows(const Tensor& tensor, std::int64_t batch, std::int64_t head)
       : data(tensor.raw() +
@@ -71,12 +74,30 @@ struct ForwardWork {
   const std::int32_t* pages = nullptr;
   Tensor key_scales = {};  // of a cache of codes
   Tensor value_scales = {};
+  // v is the first channels of k, and may be narrower. Queries are [1, rows, 1, d].
+  bool of_latents = false;
+  // Stretches of this many keys, a multiple of kKeyBlock, are computed by different parts and then
+  // merged in order; 0: one part has all keys. `partial`: memory of partial_floats().
+  std::int64_t stretch_keys = 0;
+  float* partial = nullptr;
 
   HeadRows key_rows(std::int64_t batch, std::int64_t group) const {
-    return rows_of(call.k, key_scales, batch, group);
+    HeadRows rows = rows_of(call.k, key_scales, batch, group);
+    if (!of_latents || rows.scales == nullptr) return rows;
+    rows.end_scales = rows.scales;
+    rows.scales = rows_of(call.v, value_scales, batch, group).scales;
+    rows.latents = call.v.dim(3);
+    return rows;
   }
   HeadRows value_rows(std::int64_t batch, std::int64_t group) const {
     return rows_of(call.v, value_scales, batch, group);
+  }
+  std::int64_t stretches() const {
+    return stretch_keys > 0 ? (keys + stretch_keys - 1) / stretch_keys : 1;
+  }
+  // Of each stretch: sums of values [rows, c], then the base and the sum of weights of each row.
+  std::int64_t partial_floats() const {
+    return stretch_keys > 0 ? stretches() * call.q.dim(1) * (call.v.dim(3) + 2) : 0;
   }
   // Memory for a block of keys, and for one of values, where they are expanded; else 0.
   std::int64_t expanded_bytes() const {
@@ -103,17 +124,39 @@ inline float* lse_of(const AttentionForward& call, std::int64_t batch, std::int6
   return call.lse.data<float>() + batch * call.lse.stride(0) + head * call.lse.stride(1) + begin;
 }
 
-// Independent parts of a forward call, for threads.
+// What a part has computed of rows of a stretch of keys.
+struct PartialRows {
+  float* out;    // [rows, c], rows one after another
+  float* bases;  // [rows]
+  float* sums;   // [rows]
+};
+inline PartialRows partial_rows(const ForwardWork& work, std::int64_t stretch, std::int64_t row) {
+  const std::int64_t rows = work.call.q.dim(1);
+  const std::int64_t width = work.call.v.dim(3);
+  float* of_stretch = work.partial + stretch * rows * (width + 2);
+  return {of_stretch + row * width, of_stretch + rows * width + row,
+          of_stretch + rows * (width + 1) + row};
+}
+
+// Independent parts of a forward call, for threads. With stretches of keys, `merge` of each row
+// follows them.
 struct ForwardParts {
   std::int64_t count = 0;
   std::function<void(std::int64_t part)> run;
+  std::function<void(std::int64_t row)> merge;
 };
 // `Forward` is made from a context and a work, which must outlive the parts.
 template <typename Forward>
 ForwardParts parts_of(CpuContext& context, const ForwardWork& work) {
   const auto forward = std::make_shared<const Forward>(context, work);
-  return {forward->parts(), [forward](std::int64_t part) { (*forward)(part); }};
+  return {forward->parts(), [forward](std::int64_t part) { (*forward)(part); }, {}};
 }
+
+// How a running softmax writes its weights: e^(score - base), or 2^(score log2(e) - base).
+enum class SoftmaxBase : std::uint8_t { kE, kTwo };
+// Merges the stretches of a row, and writes it and its log-sum-exp (of queries [1, rows, 1, d]).
+void merge_stretches(const CpuContext& context, const ForwardWork& work, SoftmaxBase of,
+                     std::int64_t row);
 
 // Which keys each query of one sample sees: numbers low .. high - 1, of the same segment; and which
 // tiles are computed.
@@ -139,10 +182,12 @@ class Sight {
               std::int64_t columns) const;
   // Calls visit(query, queries, key) for the computed tiles of rows [begin, end), of `rows` x
   // `columns`. In each stretch of keys (a multiple of `columns`), queries are visited in order.
+  // `within`: only keys of this range, which begins at a tile.
   template <typename Visit>
   void for_tiles(std::int64_t begin, std::int64_t end, std::int64_t rows, std::int64_t columns,
-                 Visit visit, std::int64_t stretch) const {
-    const Range seen = range(begin, end);
+                 Visit visit, std::int64_t stretch, const Range& within) const {
+    Range seen = range(begin, end);
+    seen = {std::max(seen.first, within.first), std::min(seen.last, within.last)};
     for (std::int64_t first = seen.first / stretch * stretch; first < seen.last; first += stretch) {
       const std::int64_t from = std::max(first, seen.first / columns * columns);
       const std::int64_t last = std::min(first + stretch, seen.last);
@@ -154,11 +199,11 @@ class Sight {
       }
     }
   }
-  // The same with stretches of one block of keys.
+  // The same of all keys, with stretches of one block of them.
   template <typename Visit>
   void for_tiles(std::int64_t begin, std::int64_t end, std::int64_t rows, std::int64_t columns,
                  Visit visit) const {
-    for_tiles(begin, end, rows, columns, visit, columns);
+    for_tiles(begin, end, rows, columns, visit, columns, {0, keys_});
   }
 
   std::int64_t keys() const { return keys_; }  // without keys after the sample's length

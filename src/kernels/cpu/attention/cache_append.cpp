@@ -58,6 +58,7 @@ void execute(CpuContext& context, const CacheAppend& call) {
   const auto* slots = call.slots.data<std::int32_t>();
   const std::int64_t heads = call.k.dim(1);
   const std::int64_t d = call.k.dim(2);
+  const std::int64_t widest = std::max(d, call.v.dim(2));
   const Type type = type_of(call.k.dtype());
   const std::int64_t width = size_bytes(call.k.dtype());
   const std::int64_t cached_rows = call.keys.dim(0) * kCachePage;
@@ -74,9 +75,10 @@ void execute(CpuContext& context, const CacheAppend& call) {
                           1.0F);
   };
   // A head of one row. Codes are those of numbers that are rotated in `own`.
-  const std::int64_t own_bytes = (d * width + 63) / 64 * 64;
+  const std::int64_t own_bytes = (widest * width + 63) / 64 * 64;
   const auto append_head = [&](const CachePlace& place, std::int64_t head, const std::byte* from,
                                std::byte* own, const auto& change) {
+    const std::int64_t d = place.cache.dim(3);
     std::byte* x = place.scales.defined() ? own : place.row(head);
     std::memcpy(x, from, static_cast<std::size_t>(d * width));
     change(x);
@@ -86,7 +88,7 @@ void execute(CpuContext& context, const CacheAppend& call) {
     place.scale(head) = write_codes(reinterpret_cast<std::int8_t*>(place.row(head)), numbers, d);
   };
   const auto append = [&](std::int64_t begin, std::int64_t end) {
-    std::byte* own = context.scratch.own(own_bytes + d * 4);
+    std::byte* own = context.scratch.own(own_bytes + widest * 4);
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t slot = slots[row];
       PITON_ASSERT(slot >= 0 && slot < cached_rows, "{}: slot {} of {}", CacheAppend::kName, slot,

@@ -271,6 +271,7 @@ void launch_append_codes(const CacheAppend& call, cudaStream_t stream) {
 
 void execute(const CacheAppend& call, const CallContext& context) {
   if (call.k.elements() == 0) return;
+  PITON_ASSERT(call.k.dim(2) == call.v.dim(2), "{}: of latents, on a GPU", CacheAppend::kName);
   with_floating(call.k.dtype(), [&]<typename T>(std::type_identity<T>) {
     const auto launch_all = [&]<bool kHalves>(std::bool_constant<kHalves>) {
       if (call.key_scales.defined()) return launch_append_codes<T, kHalves>(call, context.stream);

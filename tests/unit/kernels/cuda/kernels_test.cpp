@@ -27,7 +27,8 @@ class CudaKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
     const test::CaseOptions options{.dtype = std::get<0>(GetParam()),
                                     .awkward = std::get<1>(GetParam()),
                                     .row_tile = kernels_->row_tile(),
-                                    .codes = kernels_->reads_codes()};
+                                    .codes = kernels_->reads_codes(),
+                                    .latents = kernels_->attends_to_latents()};
     std::vector<CallCase> all = test::call_cases(options);
     // Tensor cores cut sums off instead of rounding them, which is twice the error.
     for (CallCase& one : all) {
