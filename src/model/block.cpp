@@ -245,6 +245,11 @@ Value Block::post_norm_forward(Context& context, const Value& x,
   return mlp_norm_->forward(context, mlp(context, middle, middle));
 }
 
+bool Block::attends_to_latents() const {
+  const auto* latent = std::get_if<LatentAttention>(&attention_);
+  return latent != nullptr && latent->attends_to_latents();
+}
+
 Value Block::attention(Context& context, const Value& x, const Value& residual,
                        const AttentionInput& input) const {
   return std::visit([&](const auto& one) { return one.forward(context, x, residual, input); },

@@ -58,6 +58,8 @@ class Block {
                 const CrossInput* cross) const;
   // Of a stack with cross.
   const CrossAttention& cross() const { return *cross_; }
+  // LatentAttention::attends_to_latents(); false for other attention.
+  bool attends_to_latents() const;
 
  private:
   Value attention(Context& context, const Value& x, const Value& residual,

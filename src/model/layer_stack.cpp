@@ -76,7 +76,8 @@ void LayerStack::add_layers(KvCache& cache) const {
                                                     .values = delta_->value_size});
       continue;
     }
-    if (latent_ && cache.takes_latents()) {
+    const Block& block = blocks_[static_cast<std::size_t>(layer - layers_.begin)];
+    if (cache.takes_latents() && block.attends_to_latents()) {
       cache.add_latent_layer(cached_after_ + layer, dtype_, latent_->rank, latent_->turned);
       continue;
     }

@@ -1,7 +1,7 @@
 // Multi-head latent attention (model/attention_options.h): keys and values of all heads from one
 // small row of each token. Each tensor rank has a/t of the heads; the small rows are computed by
 // all. A cache holds the small rows (ops/latents.h), or keys and values, where the kernels do not
-// attend to latents.
+// attend to latents or the matrix of keys and values has an adapter.
 #pragma once
 
 #include <optional>
@@ -30,6 +30,10 @@ class LatentAttention {
   // As Attention::forward.
   Value forward(Context& context, const Value& x, const Value& residual,
                 const AttentionInput& input) const;
+
+  // Whether a cache may hold latents: that needs one matrix of keys and values for all rows, in
+  // which an adapter is not.
+  bool attends_to_latents() const { return !key_value_.has_adapters(); }
 
  private:
   // The heads' results [n, a/t * value], before the output projection.

@@ -53,6 +53,7 @@ class ColumnLinear {
                       const GateRule& rule) const;
 
   Parameter& weight() const { return *weight_; }
+  bool has_adapters() const { return !adapters_.empty(); }
 
  private:
   SplitWeight split() const;

@@ -8,7 +8,9 @@
 #include <numeric>
 
 #include "codes/code_format.h"
+#include "model/lora/lora_options.h"
 #include "session/quantized_parameters.h"
+#include "unit/generate/drawn_adapters.h"
 #include "unit/generate/small_engine.h"
 
 namespace piton {
@@ -107,6 +109,35 @@ TEST(LatentCache, HasThemOfTextsInManyPages) {
   const Ids ids = prompt_of(1200);  // the last keys of few rows are in two stretches
   const std::vector<float> whole = of_whole_text(loaded.inference, ids);
   EXPECT_LT(distance(whole, in_parts(loaded.inference, ids, {700, 300, 30, 100, 69, 1})), 1e-5);
+}
+
+// An adapter of the matrix of keys and values is not in what attention to latents moves: then the
+// cache has keys and values.
+TEST(LatentCache, HasThemOfAdapters) {
+  const ModelConfig model = small_model_with_latents();
+  const Ids ids = prompt_of(150);
+  for (const char* target : {"kv_b_proj", "kv_a_proj_with_mqa", "all-linear"}) {
+    LoraOptions options;
+    options.target_modules = {target};
+    options.rank = 3;
+    test::HostMachine machine;
+    Mesh mesh(*machine.world, MeshSizes{});
+    Session session(machine.machine, mesh,
+                    {.model = model,
+                     .seed = 3,
+                     .use = SessionUse::kInference,
+                     .adapters = options.resolve(model)});
+    session.initialize();
+    const auto logits = [&] {
+      Inference inference(session.context(false), session.pipeline(), mesh, model);
+      const std::vector<float> whole = of_whole_text(inference, ids);
+      EXPECT_LT(distance(whole, in_parts(inference, ids, {90, 20, 39, 1})), 1e-5) << target;
+      return whole;
+    };
+    const std::vector<float> before = logits();
+    test::draw_adapters(session, *machine.stream, 0);
+    EXPECT_GT(distance(before, logits()), 1e-3) << target;
+  }
 }
 
 // Of weights that are codes: rows of them are taken for each head.
