@@ -34,6 +34,10 @@ std::vector<Adapters> choices(const ModelConfig& model = test::small_model()) {
     shared.insert(shared.end(), {"in_proj_qkvz", "in_proj_ba"});
     some.insert(some.end(), {"in_proj_qkv", "in_proj_b", "out_proj"});
   }
+  if (model.latent) {
+    shared = {"kv_b_proj", "down_proj"};
+    some = {"kv_a_proj_with_mqa", "up_proj", "o_proj"};
+  }
   return {adapters_of(model, {"all-linear"}, 4), adapters_of(model, shared, 2),
           adapters_of(model, some, 3, true)};
 }
@@ -116,6 +120,10 @@ TEST(AdaptersByRequest, GiveEachTextTheTokensOfItsAdapterAlone) {
 
 TEST(AdaptersByRequest, GiveEachTextTheTokensOfItsAdapterAloneWhereLayersHaveStates) {
   expect_texts_of_adapters_alone(test::small_model_with_states());
+}
+
+TEST(AdaptersByRequest, GiveEachTextTheTokensOfItsAdapterAloneWhereAttentionIsLatent) {
+  expect_texts_of_adapters_alone(test::small_model_with_latents());
 }
 
 TEST(AdaptersByRequest, ShareNoPagesWithOtherAdapters) {
