@@ -118,8 +118,7 @@ TEST(Launchers, ThatJoinNobodyAreRefusedBeforeAnythingIsWritten) {
       {{"SLURM_NTASKS=2", "SLURM_PROCID=1"}, not_joined},
       {{"PMI_SIZE=2", "PMI_RANK=0"}, not_joined},
       {{"WORLD_SIZE=8", "RANK=3", "LOCAL_RANK=3"}, not_joined},
-      {{"WORLD_SIZE=8", "RANK=3", "LOCAL_WORLD_SIZE=8"},
-       "LOCAL_RANK: got \"\", wanted a number"}};
+      {{"WORLD_SIZE=8", "RANK=3", "LOCAL_WORLD_SIZE=8"}, "LOCAL_RANK: got \"\", wanted a number"}};
   for (const auto& [environment, wanted] : cases) {
     EXPECT_EQ(tiny.run(tiny.pretrain("run", 1), environment), (ProcessEnd{.code = 2}))
         << environment[0] << tiny.shown();
