@@ -125,7 +125,9 @@ std::string adapter_of_experts(const std::string& adapter) {
   return adapter.substr(0, number) + adapter.substr(end + 1);
 }
 
-bool is_expert_adapter(const std::string& adapter) { return adapter_of_experts(adapter) != adapter; }
+bool is_expert_adapter(const std::string& adapter) {
+  return adapter_of_experts(adapter) != adapter;
+}
 
 std::string choice_prefix(std::size_t choice) { return "choice " + std::to_string(choice) + ": "; }
 

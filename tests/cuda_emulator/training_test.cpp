@@ -42,7 +42,8 @@ Adapters adapters_of(const ModelConfig& model) {
   LoraOptions options;
   options.target_modules = {"all-linear"};
   options.rank = 4;
-  options.use_dora = true;
+  options.use_dora = !model.experts;
+  options.dropout = model.experts ? 0.2 : 0;
   return options.resolve(model);
 }
 
@@ -221,6 +222,15 @@ TEST(EmulatedTraining, OfAdaptersOverCodesHasTheLossesOfTheCpu) {
   expect_losses_of_the_cpu(tiny("llama-tiny", DType::kBF16), 5e-3, {.adapted = true});
   if (!test::nightly()) return;
   expect_losses_of_the_cpu(tiny("gpt2-tiny", DType::kF32), 1e-4, {.adapted = true});
+}
+
+// Of experts and an MLP next to them.
+TEST(EmulatedTraining, OfAdaptersOfExpertsHasTheLossesOfTheCpu) {
+  ModelConfig model = tiny("llama-tiny", DType::kF32);
+  model.experts = ExpertFacts{.experts = 4, .choices = 2};
+  model.experts->ffn_hidden = 48;
+  model.experts->shared_ffn_hidden = 64;
+  expect_losses_of_the_cpu(model, 1e-4, {.adapted = true});
 }
 
 }  // namespace
