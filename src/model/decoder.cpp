@@ -247,7 +247,6 @@ class DecoderChunk final : public Chunk {
   DecoderChunk(const ModelConfig& config, const ModelLayout& layout, const Adapters& adapters,
                ChunkPlace place, const ChunkSetup& setup)
       : config_(config),
-        context_(layout.options.context),
         place_(std::move(place)),
         shard_{.group = &layout.mesh->group(Axis::kTensor),
                .experts = &layout.mesh->group(Axis::kExpert),
@@ -256,7 +255,7 @@ class DecoderChunk final : public Chunk {
                .strategy = layout.options.linears,
                .shared = layout.shared,
                .dtype = config.dtype,
-               .context = layout.context_group(0)} {
+               .context = layout.context_group(layout.exchange_of(config, 0))} {
     const LayersOfChunk of{config, layout, place_, shard_};
     vocabulary_ = {config.vocabulary, layout.padded_vocabulary(config.vocabulary)};
     ParameterList& parameters = setup.parameters;
@@ -449,8 +448,6 @@ class DecoderChunk final : public Chunk {
 
   AttentionInput attention_input(const ModelInput& input, std::int64_t layer) const {
     const bool local = config_.local_rotary_base && config_.window_of(layer);
-    const ContextExchange exchange =
-        config_.has_states(layer) ? ContextExchange::kHeads : context_.of_layer(layer);
     const RotaryTables none;
     const RotaryTables& tables = !config_.rotates(layer) ? none
                                  : local                 ? local_rotary_
@@ -463,7 +460,6 @@ class DecoderChunk final : public Chunk {
                    .query_reach = input.query_reach,
                    .query_segments = input.segments,
                    .key_segments = input.segments},
-        .of_ranks = input.of_ranks[static_cast<std::size_t>(exchange)],
         .rotary = {.cosine = tables.cosine,
                    .sine = tables.sine,
                    .positions = tables.positions.defined() ? tables.positions : input.positions},
@@ -472,7 +468,6 @@ class DecoderChunk final : public Chunk {
   }
 
   ModelConfig config_;
-  ContextForms context_;
   ChunkPlace place_;
   Shard shard_;
   Vocabulary vocabulary_;

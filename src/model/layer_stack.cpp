@@ -27,7 +27,8 @@ LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const
     Shard shard = of.shard;
     const std::int64_t facts = of.stack.facts_of(layer);
     shard.float8 = of.layout.options.float8.of_layer(facts, of.config.layers);
-    shard.context = of.layout.context_group(facts);
+    exchanges_.push_back(of.layout.exchange_of(of.config, facts));
+    shard.context = of.layout.context_group(exchanges_.back());
     blocks_.emplace_back(parameters, shard, of.config, Block::Place{of.stack, layer}, adapters);
   }
 }
@@ -47,6 +48,7 @@ Value LayerStack::forward(Context& context, const Value& x, const ModelInput& in
       const bool again = !is_recomputed(i) && recompute_.parts_again().attention;
       group.attention.push_back(input_of(layer));
       group.attention.back().recompute = again;
+      group.attention.back().of_ranks = input.of_ranks[static_cast<std::size_t>(exchanges_[block])];
       if (input.cache != nullptr) {
         AttentionInput& last = group.attention.back();
         if (input.cache->is_state_layer(cached_after_ + layer)) {

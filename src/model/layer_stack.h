@@ -73,7 +73,8 @@ class LayerStack {
   Communicator* group_;  // of the tensor axis
   bool crosses_;
   std::int64_t cached_after_;
-  std::int64_t first_block_;  // number in the chunk of the first of these blocks
+  std::int64_t first_block_;                // number in the chunk of the first of these blocks
+  std::vector<ContextExchange> exchanges_;  // of the blocks
   std::vector<Block> blocks_;
 };
 

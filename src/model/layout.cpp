@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 namespace piton {
 
@@ -71,6 +72,7 @@ ContextGroup ModelLayout::context_group(ContextExchange exchange) const {
   Communicator& all = mesh->group(Axis::kContext);
   ContextGroup group{.group = &all, .gathers = exchange == ContextExchange::kGather};
   const int c = all.size();
+  if (c == 1) return {.group = &all};
   const int heads = options.context.heads_of(exchange, c);
   const int runs = c / heads;
   if (heads == c) {
@@ -85,12 +87,6 @@ ContextGroup ModelLayout::context_group(ContextExchange exchange) const {
 }
 
 void ModelLayout::check_context(const ModelConfig& config) const {
-  if (const auto types = std::ssize(options.context.exchanges);
-      types != 1 && types != config.layers) {
-    throw Error(Fault::kUsage,
-                "layout: --cp-comm-type: got {} types, wanted 1, or {}, one for each layer", types,
-                config.layers);
-  }
   if (mesh->size(Axis::kContext) == 1) return;
   if (config.encoder || config.encoder_decoder) {
     throw Error(Fault::kUsage,
@@ -117,13 +113,16 @@ void ModelLayout::check_context(const ModelConfig& config) const {
               config.delta->key_heads, t, c);
 }
 
-std::vector<ContextExchange> ModelLayout::context_exchanges(const ModelConfig& config) const {
-  std::vector<ContextExchange> exchanges;
-  for (const ContextExchange one : all_context_exchanges()) {
-    const bool of_states = config.delta && one == ContextExchange::kHeads;
-    if (options.context.has(one) || of_states) exchanges.push_back(one);
-  }
-  return exchanges;
+ContextExchange ModelLayout::exchange_of(const ModelConfig& config, std::int64_t layer) const {
+  if (mesh->size(Axis::kContext) == 1) return ContextExchange::kRing;
+  return config.has_states(layer) ? ContextExchange::kHeads : options.context.of_layer(layer);
+}
+
+std::vector<ContextExchange> ModelLayout::exchanges_of(const ModelConfig& config) const {
+  std::set<ContextExchange> exchanges;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+    exchanges.insert(exchange_of(config, layer));
+  return {exchanges.begin(), exchanges.end()};
 }
 
 void ModelLayout::check_context_heads(const ModelConfig& config, ContextExchange exchange) const {

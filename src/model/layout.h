@@ -80,14 +80,11 @@ struct ModelLayout {
   LayerDivision division(const ModelConfig& config, int chunks) const {
     return LayerDivision::of(config, options, chunks);
   }
-  // Of a layer of the model. Collective on first use, as Mesh::group().
-  ContextGroup context_group(std::int64_t layer) const {
-    if (mesh->size(Axis::kContext) == 1) return {.group = &mesh->group(Axis::kContext)};
-    return context_group(options.context.of_layer(layer));
-  }
+  // How context ranks exchange rows in a layer of the model: under the gated delta rule by heads.
+  ContextExchange exchange_of(const ModelConfig& config, std::int64_t layer) const;
+  std::vector<ContextExchange> exchanges_of(const ModelConfig& config) const;  // of all layers
+  // Collective on first use, as Mesh::group().
   ContextGroup context_group(ContextExchange exchange) const;
-  // Those of the layers; the gated delta rule has kHeads.
-  std::vector<ContextExchange> context_exchanges(const ModelConfig& config) const;
   // Throws Error(kUsage) that names the flag if heads, groups or the MLP's width are not divisible
   // by the tensor size, heads or groups not by the ranks that exchange heads, experts not by the
   // expert size, or if there are fewer layers than chunks (of an encoder with a decoder, in one of

@@ -102,7 +102,7 @@ DeltaAttention::Mixed DeltaAttention::mixed(Context& context, const Value& proje
 
 DeltaAttention::Mixed DeltaAttention::mixed_over_ranks(Context& context, const Value& projected,
                                                        const AttentionInput& input) const {
-  Communicator& ranks = *shard_.context.group;
+  Communicator& ranks = *shard_.context.heads;
   const std::int64_t n = projected.tensor.dim(0);
   const std::int64_t keys = shape_.key_heads / shard_.size() * shape_.key_size;
   const std::int64_t heads = shape_.value_heads / shard_.size();
@@ -148,8 +148,10 @@ DeltaAttention::Mixed DeltaAttention::mixed_over_ranks(Context& context, const V
 Value DeltaAttention::forward(Context& context, const Value& x, const Value& residual,
                               const AttentionInput& input) const {
   const Value projected = input_.forward(context, x);
-  const auto [out, gate] = shard_.context.size() == 1 ? mixed(context, projected, input)
-                                                      : mixed_over_ranks(context, projected, input);
+  // Texts with a cache are whole on every rank.
+  const bool whole = shard_.context.size() == 1 || input.states.given();
+  const auto [out, gate] =
+      whole ? mixed(context, projected, input) : mixed_over_ranks(context, projected, input);
   const Shape shape = out.tensor.shape();
   const Value normed =
       norm_.forward(context, {out.tensor.reshape(Shape{shape[0] * shape[1], shape[2]}), out.id});

@@ -59,7 +59,7 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& give
                             kSampleAxes, kLossAxes, kAllAxes})
     mesh.group(set);
   if (mesh.size(Axis::kContext) > 1) {
-    for (const ContextExchange exchange : layout_.context_exchanges(settings.model))
+    for (const ContextExchange exchange : layout_.exchanges_of(settings.model))
       connect_members(layout_.context_group(exchange));
   }
   share_rows();

@@ -44,7 +44,7 @@ ModelInput Session::upload(const MicroBatch& whole, const Tensor& scale) {
   const std::int64_t rows = stretches.rows(whole.sequence);
   input.rows.first_shift = stretches.first() * rows;
   input.rows.second_shift = (stretches.second() - 1) * rows;
-  for (const ContextExchange exchange : layout_.context_exchanges(settings_.model))
+  for (const ContextExchange exchange : layout_.exchanges_of(settings_.model))
     input.of_ranks[static_cast<std::size_t>(exchange)] = upload_places(whole, exchange);
   return input;
 }

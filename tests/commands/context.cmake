@@ -25,6 +25,14 @@ run_on(4 both --train-iters 3 --lr-decay-iters 6 --context-parallel-size 4 --con
 run_on(2 both --train-iters 6 --load ${WORK}/both ${two} --cp-comm-type p2p a2a all_gather p2p)
 expect_losses("heads and rings, then each" "${one}" "${LOSSES}")
 
+# Layers that read rows in order, of training and of the texts of a task.
+set(states --linear-attention-freq 2 --linear-num-key-heads 2 --linear-num-value-heads 4 --linear-key-head-dim 8
+           --linear-value-head-dim 8)
+run_on(1 states-one --train-iters 6 ${states})
+set(one_states "${LOSSES}")
+run_on(2 states --train-iters 6 ${two} ${states})
+expect_losses("the gated delta rule" "${one_states}" "${LOSSES}")
+
 # Three steps on two ranks and three more on one are six.
 run_on(2 parts --train-iters 3 --lr-decay-iters 6 ${two})
 run_on(1 parts --train-iters 6 --load ${WORK}/parts)

@@ -161,14 +161,13 @@ bool has_rings(const ParallelOptions& parallel) {
 
 // How many context ranks there are, and what they exchange if not keys in a ring.
 std::string context_of(const ParallelOptions& parallel) {
-  std::string text = fmt::format("{}", parallel.context);
-  if (parallel.context == 1 || has_rings(parallel)) return text;
-  if (parallel.context_exchanges.size() > 1) return text + " mixed";
-  const std::string& exchange = parallel.context_exchanges.front();
-  return fmt::format("{} {}", text,
-                     exchange == "a2a+p2p"
-                         ? fmt::format("{}", fmt::join(parallel.hierarchical_context, "x"))
-                         : exchange);
+  const int ranks = parallel.context;
+  if (ranks == 1 || has_rings(parallel)) return fmt::format("{}", ranks);
+  if (parallel.context_exchanges.size() > 1) return fmt::format("{} mixed", ranks);
+  const ContextForms forms = parallel.context_forms();
+  if (!forms.has(ContextExchange::kHeadsAndRing))
+    return fmt::format("{} {}", ranks, parallel.context_exchanges.front());
+  return fmt::format("{} {}x{}", ranks, forms.heads, ranks / forms.heads);
 }
 
 std::string flags_of(const Candidate& one) {

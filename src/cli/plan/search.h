@@ -18,9 +18,8 @@ struct SearchRequest {
 // A table of the best layouts and the flags of the first one. It varies tensor, pipeline and
 // context ranks, sequence parallelism, ZeRO stages, micro-batches and recomputation of whole
 // layers, and, among the best, the exchanges of context ranks and the schedules of pipelines; all
-// else is as `options` say. Throws
-// Error(kUsage) without a global batch size, and Error(kMemory) if nothing fits, with the least
-// that a rank needs.
+// else is as `options` say. Throws Error(kUsage) without a global batch size, and Error(kMemory) if
+// nothing fits, with the least that a rank needs.
 std::string search_layouts(const PretrainOptions& options, const SearchRequest& request,
                            const PlannedSpeeds& speeds, const Machine& machine);
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -20,10 +19,6 @@ enum class ContextExchange : std::uint8_t {
   kGather,  // each rank gets the keys and values of all (Grattafiori et al. 2024, arXiv:2407.21783)
 };
 inline constexpr std::size_t kContextExchanges = 4;
-constexpr std::array<ContextExchange, kContextExchanges> all_context_exchanges() {
-  return {ContextExchange::kRing, ContextExchange::kHeads, ContextExchange::kHeadsAndRing,
-          ContextExchange::kGather};
-}
 
 // The exchanges of a model's layers.
 struct ContextForms {
@@ -31,7 +26,8 @@ struct ContextForms {
   int heads = 1;  // ranks of a run that exchanges heads, under kHeadsAndRing
 
   ContextExchange of_layer(std::int64_t layer) const {
-    return exchanges.size() == 1 ? exchanges.front() : exchanges[static_cast<std::size_t>(layer)];
+    return exchanges.size() == 1 ? exchanges.front()
+                                 : exchanges.at(static_cast<std::size_t>(layer));
   }
   bool has(ContextExchange exchange) const {
     return std::ranges::find(exchanges, exchange) != exchanges.end();

@@ -360,8 +360,13 @@ std::int64_t decoder_sequence(const PretrainOptions& options, const ModelConfig&
   return sequence;
 }
 
-// Refuses what needs whole samples on a rank.
-void check_context_run(const PretrainOptions& options) {
+// Refuses what needs whole samples on a rank, and lists of types that are not of the layers.
+void check_context_run(const PretrainOptions& options, const ModelConfig& model) {
+  if (const auto types = std::ssize(options.parallel.context_exchanges);
+      types != 1 && types != model.layers) {
+    throw Error(Fault::kUsage, "--cp-comm-type: got {} types, wanted 1, or {}, one for each layer",
+                types, model.layers);
+  }
   if (options.parallel.context == 1 || options.preferences.stage == TrainingStage::kSft) return;
   throw Error(Fault::kUsage,
               "--context-parallel-size: divides samples, and --stage needs the losses of whole "
@@ -405,7 +410,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                 model.longest_sequence());
   }
   options.parallel.check_sequence(plan.sequence, model.attention_dropout > 0);
-  check_context_run(options);
+  check_context_run(options, model);
   check_expert_run(options);
   plan.decoder_sequence = decoder_sequence(options, model);
   const bool masks_words = model.encoder && !options.preferences.classifies();
