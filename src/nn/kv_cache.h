@@ -69,8 +69,8 @@ class KvCache {
   // `layer`: index among the layers of the whole model. `groups`: key-value heads of this rank,
   // g/t. Before the first page.
   void add_layer(std::int64_t layer, DType dtype, std::int64_t groups, std::int64_t head_size);
-  // A layer of latents of c channels, and r channels that keys have in common (ops/latents.h); the
-  // same rows on every tensor rank.
+  // A layer of latents of c channels, and r channels that keys have in common
+  // (nn/cached_latents.h); the same rows on every tensor rank.
   bool takes_latents() const { return takes_latents_; }
   void add_latent_layer(std::int64_t layer, DType dtype, std::int64_t latents, std::int64_t shared);
   // A layer with states: the rows before a convolution of w channels wide, and matrices of heads.

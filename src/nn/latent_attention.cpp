@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "nn/cached_latents.h"
 #include "ops/head_parts.h"
-#include "ops/latents.h"
 #include "ops/linear/rank_rows.h"
 #include "ops/split.h"
 
@@ -98,13 +98,16 @@ Tensor LatentAttention::mixed_from_latents(Context& context, const Value& x,
   const std::vector<Value> parts =
       split_columns(context, small_rows(context, x, down_), {latent_.rank, latent_.turned});
   const Value latents = normalized(context, packed_rows(context, parts[0]), down_);
-  return attend_to_latents(context, *input.cache,
-                           {.q = queries(context, x, {}).tensor,
-                            .latents = latents.tensor,
-                            .shared = parts[1].tensor.split_dim(1, latent_.turned)},
-                           {key_value_.weight(), latent_.own, latent_.value},
-                           attention_settings(context, {shard_, shape_, attention_site_}, input),
-                           turn, input.places);
+  return attend_to_latents(
+      context,
+      {.cache = *input.cache,
+       .matrices = {key_value_.weight(), latent_.own, latent_.value},
+       .settings = attention_settings(context, {shard_, shape_, attention_site_}, input),
+       .turn = turn,
+       .places = input.places},
+      {.q = queries(context, x, {}).tensor,
+       .latents = latents.tensor,
+       .shared = parts[1].tensor.split_dim(1, latent_.turned)});
 }
 
 Value LatentAttention::mixed(Context& context, const Value& x, const AttentionInput& input) const {

@@ -1,7 +1,7 @@
 // Multi-head latent attention (model/attention_options.h): keys and values of all heads from one
 // small row of each token. Each tensor rank has a/t of the heads; the small rows are computed by
-// all. A cache holds the small rows (ops/latents.h), or keys and values, where the kernels do not
-// attend to latents or the matrix of keys and values has an adapter.
+// all. A cache holds the small rows (nn/cached_latents.h), or keys and values, where the kernels do
+// not attend to latents or the matrix of keys and values has an adapter.
 #pragma once
 
 #include <optional>

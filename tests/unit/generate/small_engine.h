@@ -39,7 +39,7 @@ inline ModelConfig small_model_with_states() {
   return model;
 }
 
-// The same with latent attention, whose texts are read in both forms of ops/latents.h: of more than
+// The same with latent attention, whose texts are read in both forms of nn/cached_latents.h: of more than
 // 32 rows the expanded one has fewer operations.
 inline ModelConfig small_model_with_latents() {
   ModelConfig model = small_model();

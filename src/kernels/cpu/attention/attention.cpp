@@ -66,12 +66,12 @@ std::int64_t stretch_of(std::int64_t rows, std::int64_t keys) {
 }
 
 // Memory for the rows of latents: positions of queries, and log-sum-exps in their order.
-struct LatentRows {
+struct RowMemory {
   Tensor positions;  // int32 [n a], or empty: not of latents
   Tensor lse;        // fp32 [n a], or empty
 };
 
-LatentRows latent_rows(CpuContext& context, const CachedAttention& call) {
+RowMemory row_memory(CpuContext& context, const CachedAttention& call) {
   if (!call.of_latents()) return {};
   const std::int64_t rows = call.q.dim(0) * call.q.dim(1);
   Tensor& memory = context.latent_rows;
@@ -86,7 +86,7 @@ LatentRows latent_rows(CpuContext& context, const CachedAttention& call) {
 
 // Sample `begin` .. of a call: the same rows as [1, n a, 1, d].
 ForwardWork work_of_latents(const CachedAttention& call, const ForwardWork& sample,
-                            const LatentRows& memory, std::int64_t begin) {
+                            const RowMemory& memory, std::int64_t begin) {
   const std::int64_t a = call.q.dim(1);
   const std::int64_t rows = sample.call.q.dim(1) * a;
   const auto rows_of = [&](const Tensor& all) {
@@ -108,7 +108,7 @@ ForwardWork work_of_latents(const CachedAttention& call, const ForwardWork& samp
 }
 
 // One sample of a call: its queries as [1, n, a, d], its keys in pages.
-ForwardWork work_of_sample(const CachedAttention& call, const LatentRows& latents,
+ForwardWork work_of_sample(const CachedAttention& call, const RowMemory& latents,
                            std::int64_t sample) {
   const auto* begins = call.begins.data<std::int32_t>();
   const std::int64_t begin = begins[sample];
@@ -192,7 +192,7 @@ void execute(CpuContext& context, const AttentionBackward& call) {
 // the threads together.
 void execute(CpuContext& context, const CachedAttention& call) {
   const std::int64_t samples = call.lengths.elements();
-  const LatentRows latents = latent_rows(context, call);
+  const RowMemory latents = row_memory(context, call);
   std::vector<ForwardWork> works;
   works.reserve(static_cast<std::size_t>(samples));
   std::vector<ForwardParts> all;

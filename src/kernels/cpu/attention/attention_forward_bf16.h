@@ -162,20 +162,20 @@ class Bf16Forward {
       }
       tile(products, sight, batch, head, query, queries, key, query - begin, t, tile_of_keys);
     };
-    if (work_.stretch_keys == 0) {
-      sight.for_tiles(begin, end, Products::kQueries, kKeyBlock, visit, stretch_, {0, sk});
-      finish(context_, call_, batch, head, begin, rows, values_, wide_values_, t.out, t.bases,
-             t.sums);
-      return;
-    }
-    const std::int64_t first = share * work_.stretch_keys;
     sight.for_tiles(begin, end, Products::kQueries, kKeyBlock, visit, stretch_,
-                    {first, first + work_.stretch_keys});
+                    work_.keys_of(share));
+    if (work_.stretch_keys > 0) return write_partial(share, begin, rows, t);
+    finish(context_, call_, batch, head, begin, rows, values_, wide_values_, t.out, t.bases,
+           t.sums);
+  }
+
+  void write_partial(std::int64_t share, std::int64_t begin, std::int64_t rows,
+                     const Tiles& t) const {
     const PartialRows to = partial_rows(work_, share, begin);
     for (std::int64_t r = 0; r < rows; ++r) {
+      const float* lanes = t.sums + r * kSoftmaxLanes;
       std::copy_n(t.out + r * wide_values_, values_, to.out + r * values_);
-      to.sums[r] =
-          std::accumulate(t.sums + r * kSoftmaxLanes, t.sums + (r + 1) * kSoftmaxLanes, 0.0F);
+      to.sums[r] = std::accumulate(lanes, lanes + kSoftmaxLanes, 0.0F);
     }
     std::copy_n(t.bases, rows, to.bases);
   }

@@ -168,23 +168,22 @@ class Forward {
                               scores, columns, 1, v, wide_values_, out + at * wide_values_,
                               wide_values_, true);
     };
-    if (work_.stretch_keys > 0) {
-      const std::int64_t first = share * work_.stretch_keys;
-      sight.for_tiles(begin, end, kQueryBlock, most, tile, most,
-                      {first, first + work_.stretch_keys});
-      const PartialRows to = partial_rows(work_, share, begin);
-      for (std::int64_t r = 0; r < rows; ++r)
-        std::copy_n(out + r * wide_values_, values_, to.out + r * values_);
-      std::copy_n(maxima, rows, to.bases);
-      std::copy_n(sums, rows, to.sums);
-      return;
-    }
-    sight.for_tiles(begin, end, kQueryBlock, most, tile);
+    sight.for_tiles(begin, end, kQueryBlock, most, tile, most, work_.keys_of(share));
+    if (work_.stretch_keys > 0) return write_partial(share, begin, rows, out, maxima, sums);
     for (std::int64_t h = 0; h < together_; ++h) {
       const std::int64_t row = h * rows;
       finish(HeadRows(call_.out, batch, head + h), batch, head + h, begin, rows,
              out + row * wide_values_, maxima + row, sums + row);
     }
+  }
+
+  void write_partial(std::int64_t share, std::int64_t begin, std::int64_t rows, const float* out,
+                     const float* maxima, const float* sums) const {
+    const PartialRows to = partial_rows(work_, share, begin);
+    for (std::int64_t r = 0; r < rows; ++r)
+      std::copy_n(out + r * wide_values_, values_, to.out + r * values_);
+    std::copy_n(maxima, rows, to.bases);
+    std::copy_n(sums, rows, to.sums);
   }
 
   float slope_of(std::int64_t head) const {

@@ -120,7 +120,7 @@ Sight::Span Sight::span(std::int64_t begin, std::int64_t end, bool by_spans) con
   return all;
 }
 
-Sight::Range Sight::range(std::int64_t begin, std::int64_t end) const {
+KeyRange Sight::range(std::int64_t begin, std::int64_t end) const {
   if (block_rows_ > 0) return {0, std::min(keys_, padded(end, block_rows_))};
   const Span all = span(begin, end, true);
   if (all.first >= all.last) return {0, 0};
@@ -129,7 +129,7 @@ Sight::Range Sight::range(std::int64_t begin, std::int64_t end) const {
 
 bool Sight::computed(std::int64_t query, std::int64_t queries, std::int64_t key,
                      std::int64_t columns) const {
-  const Range seen = range(query, query + queries);
+  const KeyRange seen = range(query, query + queries);
   const std::int64_t last = std::min(key + columns, keys_);
   if (seen.first >= last || seen.last <= key) return false;
   if (query_segments_ == nullptr || block_rows_ > 0) return true;

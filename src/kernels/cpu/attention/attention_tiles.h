@@ -67,6 +67,12 @@ inline std::int64_t block_bytes(std::int64_t d) { return padded(kKeyBlock * d * 
 HeadRows expanded_block(const CpuContext& context, const HeadRows& head, std::int64_t begin,
                         std::int64_t rows, std::byte* memory);
 
+// Numbers of keys: first .. last - 1; first == last: none.
+struct KeyRange {
+  std::int64_t first;
+  std::int64_t last;
+};
+
 // What forward attention computes: a call, or one sample of a CachedAttention.
 struct ForwardWork {
   AttentionForward call;  // with pages: one sample, maybe without lse; k, v are the cache
@@ -94,6 +100,10 @@ struct ForwardWork {
   }
   std::int64_t stretches() const {
     return stretch_keys > 0 ? (keys + stretch_keys - 1) / stretch_keys : 1;
+  }
+  KeyRange keys_of(std::int64_t stretch) const {
+    if (stretch_keys == 0) return {0, keys};
+    return {stretch * stretch_keys, std::min(keys, (stretch + 1) * stretch_keys)};
   }
   // Of each stretch: sums of values [rows, c], then the base and the sum of weights of each row.
   std::int64_t partial_floats() const {
@@ -167,13 +177,9 @@ class Sight {
   Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t batch,
         std::int64_t queries, std::int64_t keys, std::byte* memory);
 
-  // Keys of the tiles of rows [begin, end); first == last: none. With a running softmax, the keys
-  // that any of the rows may see; in the triangle form, all up to the end of the last row's block.
-  struct Range {
-    std::int64_t first;
-    std::int64_t last;
-  };
-  Range range(std::int64_t begin, std::int64_t end) const;
+  // Keys of the tiles of rows [begin, end). With a running softmax, the keys that any of the rows
+  // may see; in the triangle form, all up to the end of the last row's block.
+  KeyRange range(std::int64_t begin, std::int64_t end) const;
   // Whether the tile of `queries` rows and `columns` keys is computed.
   bool computed(std::int64_t query, std::int64_t queries, std::int64_t key,
                 std::int64_t columns) const;
@@ -185,8 +191,8 @@ class Sight {
   // `within`: only keys of this range, which begins at a tile.
   template <typename Visit>
   void for_tiles(std::int64_t begin, std::int64_t end, std::int64_t rows, std::int64_t columns,
-                 Visit visit, std::int64_t stretch, const Range& within) const {
-    Range seen = range(begin, end);
+                 Visit visit, std::int64_t stretch, const KeyRange& within) const {
+    KeyRange seen = range(begin, end);
     seen = {std::max(seen.first, within.first), std::min(seen.last, within.last)};
     for (std::int64_t first = seen.first / stretch * stretch; first < seen.last; first += stretch) {
       const std::int64_t from = std::max(first, seen.first / columns * columns);

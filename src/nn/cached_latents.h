@@ -27,6 +27,16 @@ struct LatentMatrices {
   std::int64_t rows() const { return own + value; }
 };
 
+// What attention to a cache of latents reads in addition to the rows of a pass.
+struct LatentSite {
+  const CacheView& cache;
+  LatentMatrices matrices;
+  AttentionSettings settings;
+  RotarySettings turn;
+  // With `query_reach`, the pass is one text from its beginning (kernels/attention.h).
+  AttentionPlaces places = {};
+};
+
 // Without a tape; the last dim is contiguous, the others may have any stride.
 struct LatentRows {
   Tensor q;        // [n, a/t, own + r]
@@ -41,10 +51,7 @@ bool expands_latents(const LatentMatrices& matrices, std::int64_t latents, std::
 
 // Rotates `shared` and the last channels of q by `turn`, q in place, writes latents and shared to
 // the cache, and attends from each row to the tokens of its text, causally. Dropout, causal,
-// block_rows and recompute of the settings are ignored. With `places.query_reach`, the pass is one
-// text from its beginning (kernels/attention.h). -> [n, a/t * value]
-Tensor attend_to_latents(Context& context, const CacheView& cache, const LatentRows& rows,
-                         const LatentMatrices& matrices, const AttentionSettings& settings,
-                         const RotarySettings& turn, const AttentionPlaces& places = {});
+// block_rows and recompute of the settings are ignored. -> [n, a/t * value]
+Tensor attend_to_latents(Context& context, const LatentSite& site, const LatentRows& rows);
 
 }  // namespace piton

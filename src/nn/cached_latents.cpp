@@ -1,4 +1,4 @@
-#include "ops/latents.h"
+#include "nn/cached_latents.h"
 
 #include <algorithm>
 #include <vector>
@@ -23,33 +23,37 @@ WeightView rows_of(const WeightView& weight, std::int64_t begin, std::int64_t co
   return some;
 }
 
+// The tokens of a text whose last rows are expanded.
+struct WholeText {
+  const CacheSample& sample;
+  Tensor latents;  // [keys, c]
+  Tensor shared;   // [keys, r]
+  Tensor reach;    // of the rows: AttentionMask::query_reach, or empty
+};
+
 class LatentPass {
  public:
-  LatentPass(Context& context, const CacheView& cache, const LatentRows& rows,
-             const LatentMatrices& matrices, const AttentionSettings& settings)
+  LatentPass(Context& context, const LatentSite& site, const LatentRows& rows)
       : context_(context),
-        cache_(cache),
+        cache_(site.cache),
         q_(rows.q),
-        matrices_(matrices),
-        settings_(settings),
+        matrices_(site.matrices),
+        settings_(site.settings),
         // Codes are read where they are, unless the back end cannot.
         use_(context.weights.acquire(
-            matrices.weight,
-            matrices.weight.codes.given() ? WeightForm::kForward : WeightForm::kRows,
+            matrices_.weight,
+            matrices_.weight.codes.given() ? WeightForm::kForward : WeightForm::kRows,
             context.stream)),
         heads_(q_.dim(1)),
         latents_(rows.latents.dim(1)),
-        result_(context.activation(q_.dtype(), {q_.dim(0), heads_ * matrices.value})) {}
+        result_(context.activation(q_.dtype(), {q_.dim(0), heads_ * matrices_.value})) {}
 
-  // The last rows of one text: latents [keys, c] and shared [keys, r] of all its tokens.
-  void expand(const CacheSample& sample, const Tensor& latents, const Tensor& shared,
-              const Tensor& reach) {
-    const std::int64_t width = q_.dim(2);
+  void expand(const WholeText& text) {
     const std::int64_t of_head =
-        sample.keys * (matrices_.rows() + 2 * width) * size_bytes(q_.dtype());
+        text.sample.keys * (matrices_.rows() + 2 * q_.dim(2)) * size_bytes(q_.dtype());
     const std::int64_t together = std::clamp<std::int64_t>(kExpandedBytes / of_head, 1, heads_);
     for (std::int64_t head = 0; head < heads_; head += together)
-      expand_heads(sample, latents, shared, reach, head, std::min(together, heads_ - head));
+      expand_heads(text, head, std::min(together, heads_ - head));
   }
 
   // Texts [first, end) of the pass, whose rows are [begin, begin + count).
@@ -126,13 +130,13 @@ class LatentPass {
     context_.kernels.run_chains(chains, context_.stream);
   }
 
-  void expand_heads(const CacheSample& sample, const Tensor& latents, const Tensor& shared,
-                    const Tensor& reach, std::int64_t head, std::int64_t count) {
+  void expand_heads(const WholeText& text, std::int64_t head, std::int64_t count) {
+    const CacheSample& sample = text.sample;
     const DType dtype = q_.dtype();
     const std::int64_t width = q_.dim(2);
     const Tensor both = context_.activation(dtype, {sample.keys, count * matrices_.rows()});
     context_.kernels.run(LinearForward{.y = both,
-                                       .x = latents,
+                                       .x = text.latents,
                                        .weight = rows_of(use_.view(), head * matrices_.rows(),
                                                          count * matrices_.rows())},
                          context_.stream);
@@ -140,7 +144,7 @@ class LatentPass {
     const Tensor k = context_.activation(dtype, {sample.keys, count, width});
     const Tensor v = context_.activation(dtype, {sample.keys, count, width});
     context_.kernels.run(
-        JoinHeads{.y = k, .own = parts.slice(2, 0, matrices_.own), .shared = shared},
+        JoinHeads{.y = k, .own = parts.slice(2, 0, matrices_.own), .shared = text.shared},
         context_.stream);
     context_.kernels.run(
         JoinHeads{.y = v, .own = parts.slice(2, matrices_.own, matrices_.value), .shared = {}},
@@ -157,7 +161,7 @@ class LatentPass {
                                           .mask = {.window_before = settings_.window_before,
                                                    .window_after = settings_.window_after,
                                                    .query_begin = sample.keys - sample.rows,
-                                                   .query_reach = reach},
+                                                   .query_reach = text.reach},
                                           .scale = settings_.scale,
                                           .soft_cap = settings_.soft_cap},
                          context_.stream);
@@ -182,6 +186,34 @@ class LatentPass {
   Tensor sums_;    // [n, a/t, c]
   Tensor lse_;     // [a/t, n], with sinks
 };
+
+// Writes the rows of a pass to the cache. Keys and queries are rotated.
+void write_rows(Context& context, const LatentSite& site, const LatentRows& rows) {
+  const std::int64_t latents = rows.latents.dim(1);
+  const std::int64_t others = rows.shared.dim(2);
+  const Tensor turned = rows.q.slice(2, site.matrices.own, others);
+  RotarySettings in_cache = site.turn;
+  if (site.places.query_reach.defined()) {  // shared is read again, as it is in the cache
+    rotary(context, {turned}, site.turn);
+    rotary(context, {rows.shared}, site.turn);
+    in_cache = {};
+  }
+  const bool turns = in_cache.cosine.defined();
+  const CacheView& cache = site.cache;
+  context.kernels.run(CacheAppend{.keys = cache.keys.slice(3, latents, others),
+                                  .values = cache.keys.slice(3, 0, latents),
+                                  .k = rows.shared,
+                                  .v = rows.latents.split_dim(1, latents),
+                                  .slots = cache.rows.slots,
+                                  .key_scales = cache.key_scales,
+                                  .value_scales = cache.value_scales,
+                                  .q = turns ? turned : Tensor(),
+                                  .positions = turns ? in_cache.positions : Tensor(),
+                                  .cosine = in_cache.cosine,
+                                  .sine = in_cache.sine,
+                                  .convention = in_cache.convention},
+                      context.stream);
+}
 
 // The rows of a text from the pages of the cache: [keys, c + r].
 Tensor rows_from_pages(Context& context, const CacheView& cache, const CacheSample& sample) {
@@ -211,39 +243,19 @@ bool expands_latents(const LatentMatrices& matrices, std::int64_t latents, std::
   return expanded < absorbed;
 }
 
-Tensor attend_to_latents(Context& context, const CacheView& cache, const LatentRows& rows,
-                         const LatentMatrices& matrices, const AttentionSettings& settings,
-                         const RotarySettings& turn, const AttentionPlaces& places) {
+Tensor attend_to_latents(Context& context, const LatentSite& site, const LatentRows& rows) {
   PITON_ASSERT(context.tape == nullptr, "attention to a cache goes forward only");
+  const CacheView& cache = site.cache;
   const std::int64_t latents = rows.latents.dim(1);
   const std::int64_t others = rows.shared.dim(2);
   const std::span<const CacheSample> samples = cache.rows.samples;
-  RotarySettings in_cache = turn;
-  const bool sees_itself = places.query_reach.defined();
-  if (sees_itself) {  // shared is read again, as it is in the cache
-    rotary(context, {rows.q.slice(2, matrices.own, others)}, turn);
-    rotary(context, {rows.shared}, turn);
-    in_cache = {};
-  }
-  const bool turns = in_cache.cosine.defined();
-  context.kernels.run(CacheAppend{.keys = cache.keys.slice(3, latents, others),
-                                  .values = cache.keys.slice(3, 0, latents),
-                                  .k = rows.shared,
-                                  .v = rows.latents.split_dim(1, latents),
-                                  .slots = cache.rows.slots,
-                                  .key_scales = cache.key_scales,
-                                  .value_scales = cache.value_scales,
-                                  .q = turns ? rows.q.slice(2, matrices.own, others) : Tensor(),
-                                  .positions = turns ? in_cache.positions : Tensor(),
-                                  .cosine = in_cache.cosine,
-                                  .sine = in_cache.sine,
-                                  .convention = in_cache.convention},
-                      context.stream);
-  LatentPass pass(context, cache, rows, matrices, settings);
+  const bool sees_itself = site.places.query_reach.defined();
+  write_rows(context, site, rows);
+  LatentPass pass(context, site, rows);
   if (sees_itself) {
     PITON_ASSERT(samples.size() == 1 && samples[0].rows == samples[0].keys,
                  "{} texts in a pass of one that sees itself", samples.size());
-    pass.expand(samples[0], rows.latents, rows.shared.select(1, 0), places.query_reach);
+    pass.expand({samples[0], rows.latents, rows.shared.select(1, 0), site.places.query_reach});
     return pass.result();
   }
   std::size_t first = 0;  // of those that are absorbed together
@@ -255,12 +267,12 @@ Tensor attend_to_latents(Context& context, const CacheView& cache, const LatentR
   };
   for (std::size_t i = 0; i < samples.size(); ++i) {
     // Codes are read by attention to the cache alone.
-    if (cache.key_scales.defined() || !expands_latents(matrices, latents, others, samples[i]))
+    if (cache.key_scales.defined() || !expands_latents(site.matrices, latents, others, samples[i]))
       continue;
     absorb_until(i);
     first = i + 1;
     const Tensor all = rows_from_pages(context, cache, samples[i]);
-    pass.expand(samples[i], all.slice(1, 0, latents), all.slice(1, latents, others), {});
+    pass.expand({samples[i], all.slice(1, 0, latents), all.slice(1, latents, others), {}});
   }
   absorb_until(samples.size());
   return pass.result();
