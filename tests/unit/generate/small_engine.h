@@ -39,8 +39,8 @@ inline ModelConfig small_model_with_states() {
   return model;
 }
 
-// The same with latent attention, whose texts are read in both forms of nn/cached_latents.h: of more than
-// 32 rows the expanded one has fewer operations.
+// The same with latent attention, whose texts are read in both forms of nn/cached_latents.h: of
+// more than 32 rows the expanded one has fewer operations.
 inline ModelConfig small_model_with_latents() {
   ModelConfig model = small_model();
   model.latent = LatentFacts{.rank = 12, .own = 6, .turned = 4, .value = 5};

@@ -32,7 +32,7 @@ struct HeadRows {
   const float* scales = nullptr;  // of codes: of a page those of its rows; pages as of `data`
   std::int64_t scale_page_stride = 0;
   std::int64_t channels = 0;
-  // Of codes of latents: channels from `latents` on have scales of their own, at the same places.
+  // Of codes of latents: channels from `latents` on have other scales, at the same places.
   const float* end_scales = nullptr;
   std::int64_t latents = 0;
 
