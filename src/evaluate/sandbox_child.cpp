@@ -135,36 +135,16 @@ void set_limit(int which, std::int64_t value) {
 // Refuses calls that make processes, threads or sockets (some kinds of them are not of a
 // namespace), undo the namespaces, or hold memory that counts for no process.
 void refuse_calls() {
-  constexpr std::array kRefused = {SYS_clone,
-                                   SYS_unshare,
-                                   SYS_setns,
-                                   SYS_mount,
-                                   SYS_umount2,
-                                   SYS_pivot_root,
-                                   SYS_chroot,
-                                   SYS_open_tree,
-                                   SYS_move_mount,
-                                   SYS_fsopen,
-                                   SYS_fsmount,
-                                   SYS_mount_setattr,
-                                   SYS_ptrace,
-                                   SYS_process_vm_readv,
-                                   SYS_process_vm_writev,
-                                   SYS_bpf,
-                                   SYS_perf_event_open,
-                                   SYS_io_uring_setup,
-                                   SYS_userfaultfd,
-                                   SYS_keyctl,
-                                   SYS_add_key,
-                                   SYS_request_key,
-                                   SYS_memfd_create,
-                                   SYS_socket,
-                                   SYS_shmget,
-                                   SYS_msgget,
-                                   SYS_semget,
-                                   SYS_kexec_load,
-                                   SYS_init_module,
-                                   SYS_finit_module};
+  constexpr std::array kRefused = {SYS_clone,       SYS_unshare,          SYS_setns,
+                                   SYS_mount,       SYS_umount2,          SYS_pivot_root,
+                                   SYS_chroot,      SYS_open_tree,        SYS_move_mount,
+                                   SYS_fsopen,      SYS_fsmount,          SYS_mount_setattr,
+                                   SYS_ptrace,      SYS_process_vm_readv, SYS_process_vm_writev,
+                                   SYS_bpf,         SYS_perf_event_open,  SYS_io_uring_setup,
+                                   SYS_userfaultfd, SYS_keyctl,           SYS_add_key,
+                                   SYS_request_key, SYS_memfd_create,     SYS_socket,
+                                   SYS_shmget,      SYS_msgget,           SYS_semget,
+                                   SYS_kexec_load,  SYS_init_module,      SYS_finit_module};
   constexpr std::uint32_t kNo = SECCOMP_RET_ERRNO | EPERM;
   std::array<sock_filter, 2 * (kRefused.size() + kMostOldCalls) + 9> filter{};
   std::size_t count = 0;

@@ -1,5 +1,6 @@
 // CRC-32 of zip archives (APPNOTE 4.4.7: polynomial 0x04C11DB7, bits reflected), at the speed of
-// memory where the processor multiplies without carries (x86-64) or has an instruction for it (ARM).
+// memory where the processor multiplies without carries (x86-64) or has an instruction for it
+// (ARM).
 #pragma once
 
 #include <cstddef>

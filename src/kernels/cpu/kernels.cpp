@@ -6,8 +6,8 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/cpu/processor/choice.h"
 #include "kernels/cpu/context.h"
+#include "kernels/cpu/processor/choice.h"
 
 namespace piton {
 namespace {

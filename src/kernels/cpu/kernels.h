@@ -16,8 +16,8 @@ namespace piton {
 
 // `threads` must outlive the result. `isa` forces an instruction set: "x86-64-v2", "x86-64-v3",
 // "x86-64-v4", "x86-64-v4-bf16" (or "v3" and so on), "amx"; "" takes the best one of this machine,
-// and the faster way to multiply bf16 if it has two (kernels/cpu/processor/choice.h). Throws Error(kUsage) if
-// the name is unknown or the machine lacks the set.
+// and the faster way to multiply bf16 if it has two (kernels/cpu/processor/choice.h). Throws
+// Error(kUsage) if the name is unknown or the machine lacks the set.
 std::unique_ptr<Kernels> make_cpu_kernels(ThreadPool& threads, std::string isa = "");
 
 }  // namespace piton

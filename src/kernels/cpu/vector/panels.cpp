@@ -1,9 +1,9 @@
 // Products on packed panels: the sums of a few rows and one panel stay in registers over k.
 //
 // Registers: 8 rows x 3 vectors of sums, 3 of the right side and 1 of the left are 28 of 32 with
-// AVX-512 and NEON; otherwise 6 x 2, 2 and 1 are 15 of 16. A step over k has 24 multiply-adds for 11 loads
-// (otherwise 12 for 8); at two loads per cycle, the loads are not the bottleneck. Other work of a
-// step takes ports from multiply-adds, so steps are unrolled.
+// AVX-512 and NEON; otherwise 6 x 2, 2 and 1 are 15 of 16. A step over k has 24 multiply-adds for
+// 11 loads (otherwise 12 for 8); at two loads per cycle, the loads are not the bottleneck. Other
+// work of a step takes ports from multiply-adds, so steps are unrolled.
 #include "kernels/cpu/vector/panels.h"
 
 #include "kernels/cpu/vector/pack.h"

@@ -10,7 +10,9 @@ namespace piton::cpu::PITON_ISA {
 double fma_loop(std::int64_t rounds) {
   F a = splat(0.999F);
   F b = splat(0.001F);
-  asm volatile("" : "+" PITON_VECTOR_REGISTER(a), "+" PITON_VECTOR_REGISTER(b));  // unknown to the compiler
+  asm volatile(""
+               : "+" PITON_VECTOR_REGISTER(a),
+                 "+" PITON_VECTOR_REGISTER(b));  // unknown to the compiler
   F s0 = b, s1 = b, s2 = b, s3 = b, s4 = b, s5 = b, s6 = b, s7 = b, s8 = b, s9 = b, s10 = b,
     s11 = b;
   for (std::int64_t round = 0; round < rounds; ++round) {
@@ -27,8 +29,12 @@ double fma_loop(std::int64_t rounds) {
     s10 = s10 * a + b;
     s11 = s11 * a + b;
     asm volatile(""
-                 : "+" PITON_VECTOR_REGISTER(s0), "+" PITON_VECTOR_REGISTER(s1), "+" PITON_VECTOR_REGISTER(s2), "+" PITON_VECTOR_REGISTER(s3), "+" PITON_VECTOR_REGISTER(s4), "+" PITON_VECTOR_REGISTER(s5), "+" PITON_VECTOR_REGISTER(s6), "+" PITON_VECTOR_REGISTER(s7),
-                   "+" PITON_VECTOR_REGISTER(s8), "+" PITON_VECTOR_REGISTER(s9), "+" PITON_VECTOR_REGISTER(s10), "+" PITON_VECTOR_REGISTER(s11));
+                 : "+" PITON_VECTOR_REGISTER(s0), "+" PITON_VECTOR_REGISTER(s1),
+                   "+" PITON_VECTOR_REGISTER(s2), "+" PITON_VECTOR_REGISTER(s3),
+                   "+" PITON_VECTOR_REGISTER(s4), "+" PITON_VECTOR_REGISTER(s5),
+                   "+" PITON_VECTOR_REGISTER(s6), "+" PITON_VECTOR_REGISTER(s7),
+                   "+" PITON_VECTOR_REGISTER(s8), "+" PITON_VECTOR_REGISTER(s9),
+                   "+" PITON_VECTOR_REGISTER(s10), "+" PITON_VECTOR_REGISTER(s11));
   }
   const float total = (s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7 + s8 + s9 + s10 + s11)[0];
   // Uses the sums in a way that never changes the result.
@@ -63,7 +69,9 @@ double loading_fma_loop(std::int64_t rounds) {
   int at = 0;
   for (std::int64_t round = 0; round < rounds; ++round) {
     const float* from = kOperands.values + at;
-    asm volatile("" : "+" PITON_VECTOR_REGISTER(a), "+" PITON_VECTOR_REGISTER(b), "+r"(from));  // one address for all loads
+    asm volatile(""
+                 : "+" PITON_VECTOR_REGISTER(a), "+" PITON_VECTOR_REGISTER(b),
+                   "+r"(from));  // one address for all loads
 #pragma GCC unroll 24
     for (int i = 0; i < kLoads; ++i) {
       F loaded = load(from + i * kLanes);
