@@ -118,10 +118,10 @@ struct StepSoftmax {
 template <int kSteps>
 constexpr int kSumPitch = 16 * kSteps + 1;  // the odd length spreads rows over the banks
 
+// nvcc takes no constexpr functions of the host in kernels.
 template <int kSteps>
-constexpr std::size_t chunk_shared_bytes() {
-  return sizeof(float) * kChunkWarps * kTileQueries * (kSumPitch<kSteps> + 2) + sizeof(unsigned);
-}
+constexpr std::size_t kChunkSharedBytes =
+    sizeof(float) * kChunkWarps* kTileQueries*(kSumPitch<kSteps> + 2) + sizeof(unsigned);
 
 // What a warp leaves in shared memory, of its lane's rows.
 template <int kSteps>
@@ -255,7 +255,7 @@ __device__ void finish_chunk(const ChunkGrid<T, kCoded>& grid, const ChunkQuerie
   const std::int64_t chunks = (keys + kChunkKeys - 1) / kChunkKeys;
   store_sums<T, kSteps, kCoded>(grid, queries, chunks);
   if (chunks == 1) return;
-  unsigned* last = shared_array<unsigned>(chunk_shared_bytes<kSteps>() - sizeof(unsigned));
+  unsigned* last = shared_array<unsigned>(kChunkSharedBytes<kSteps> - sizeof(unsigned));
   unsigned* counter = grid.sums.arrivals + blockIdx.z * gridDim.y + blockIdx.y;
   if (is_last_to_arrive(counter, static_cast<unsigned>(chunks), last))
     merge_chunks(grid, queries, chunks);
@@ -466,7 +466,7 @@ void launch_chunks(const CachedAttention& call, const CallContext& context) {
            {.blocks = {static_cast<unsigned>(chunks), static_cast<unsigned>(in_sample),
                        static_cast<unsigned>(count)},
             .threads = kChunkWarps * kWarp,
-            .shared_bytes = chunk_shared_bytes<kSteps>(),
+            .shared_bytes = kChunkSharedBytes<kSteps>,
             .early = true},
            grid, stream);
   }
