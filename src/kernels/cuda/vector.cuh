@@ -2,6 +2,7 @@
 // time. Internal to this folder.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "kernels/cuda/element.cuh"
