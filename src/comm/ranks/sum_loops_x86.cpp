@@ -1,7 +1,6 @@
 #include "comm/ranks/vector/sum_loops.h"
 
 namespace piton {
-
 namespace {
 
 bool has_v3() {

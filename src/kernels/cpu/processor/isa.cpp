@@ -48,8 +48,8 @@ Isa best_isa() {
 Isa find_isa(std::string_view name) {
   if (name.empty()) return best_isa();
   for (const InstructionSet& set : instruction_sets()) {
-    const bool in_short = !name_prefix().empty() && set.name.starts_with(name_prefix()) &&
-                          set.name.substr(name_prefix().size()) == name;
+    const bool in_short =
+        set.name.starts_with(name_prefix()) && set.name.substr(name_prefix().size()) == name;
     if (set.name != name && !in_short) continue;
     if (!set.is_here()) {
       throw Error(Fault::kUsage,
