@@ -3,30 +3,15 @@
 
 #include <array>
 
+#include "base/levels_x86.h"
 #include "kernels/cpu/processor/instruction_sets.h"
 
 namespace piton::cpu {
 namespace {
 
-bool has_v2() {
-  return __builtin_cpu_supports("sse3") && __builtin_cpu_supports("ssse3") &&
-         __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("sse4.2") &&
-         __builtin_cpu_supports("popcnt");
-}
-
-bool has_v3() {
-  return has_v2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-}
-
-bool has_v4() {
-  return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-}
-
 bool has_v4_bf16() {
-  return has_v4() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+  return has_x86_64_v4() && __builtin_cpu_supports("avx512bf16") &&
+         __builtin_cpu_supports("avx512vnni");
 }
 
 // Leaf 7 of cpuid, edx: bit 22 bf16 products, bit 24 tiles. The system must also grant the state.
@@ -41,7 +26,7 @@ constexpr std::array<InstructionSet, 5> kSets{{
     {.isa = Isa::kV2,
      .name = "x86-64-v2",
      .description = "x86-64-v2",
-     .is_here = has_v2,
+     .is_here = has_x86_64_v2,
      .vector = v2::table,
      .panels = v2::panel_table,
      .codes = v2::codes_table,
@@ -50,7 +35,7 @@ constexpr std::array<InstructionSet, 5> kSets{{
     {.isa = Isa::kV3,
      .name = "x86-64-v3",
      .description = "x86-64-v3",
-     .is_here = has_v3,
+     .is_here = has_x86_64_v3,
      .vector = v3::table,
      .panels = v3::panel_table,
      .codes = v3::codes_table,
@@ -59,7 +44,7 @@ constexpr std::array<InstructionSet, 5> kSets{{
     {.isa = Isa::kV4,
      .name = "x86-64-v4",
      .description = "x86-64-v4",
-     .is_here = has_v4,
+     .is_here = has_x86_64_v4,
      .vector = v4::table,
      .panels = v4::panel_table,
      .codes = v4::codes_table,
@@ -87,10 +72,7 @@ constexpr std::array<InstructionSet, 5> kSets{{
 
 }  // namespace
 
-std::span<const InstructionSet> instruction_sets() {
-  __builtin_cpu_init();
-  return kSets;
-}
+std::span<const InstructionSet> instruction_sets() { return kSets; }
 
 std::string_view name_prefix() { return "x86-64-"; }
 
