@@ -42,7 +42,7 @@ class SavedFolder {
 CheckpointBench bench_checkpoint(const Machine& machine, const RunPlan& plan,
                                  const fs::path& folder, int rounds) {
   const auto everyone = make_group_of_all(machine.world, "bench");
-  check_memory(machine, estimate_own_rank(plan, machine).memory, *everyone);
+  check_memory(memory_of_ranks(machine, estimate_own_rank(plan, machine).memory, *everyone));
   const bool exists = fs::exists(folder);
   everyone->barrier();
   if (exists)

@@ -86,7 +86,7 @@ class TrainRun {
     const RankEstimate planned = estimate_own_rank(options_.plan, plain_);
     bench.planned_bytes = planned.memory.peak_total_bytes;
     const auto everyone = make_group_of_all(plain_.world, "bench");
-    check_memory(plain_, planned.memory, *everyone);
+    check_memory(memory_of_ranks(plain_, planned.memory, *everyone));
 
     bench.start_seconds = seconds_of([&] {
       mesh_.emplace(plain_.world, options_.plan.mesh);

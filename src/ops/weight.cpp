@@ -17,8 +17,9 @@ WeightView PackedForms::get(Parameter& parameter, const Tensor& rows, WeightForm
     view.codes = parameter.codes;
     return view;
   }
-  if (frozen_ == FrozenForms::kFewest && !parameter.trainable && form != WeightForm::kRows) {
-    form = kernels_->frozen_form(form, view.dtype);
+  if (!parameter.trainable && form != WeightForm::kRows) {
+    if (frozen_ == FrozenForms::kFewest) form = kernels_->frozen_form(form, view.dtype);
+    if (frozen_ == FrozenForms::kRows) form = WeightForm::kRows;
   }
   const std::int64_t bytes =
       form == WeightForm::kRows

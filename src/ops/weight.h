@@ -67,6 +67,7 @@ class WeightProvider {
 enum class FrozenForms : std::uint8_t {
   kPacked,  // packs them, as others
   kFewest,  // for training: does not pack what the back end reads about as fast as plain rows
+  kRows,    // packs none, for the least memory; the numbers are the same
 };
 
 // The cache of packed weights, by parameter and form. All weight providers use it. If a parameter

@@ -24,7 +24,8 @@ std::unique_ptr<ShardedParameters> ShardedParameters::make(int zero_stage,
                       .kernels = kernels,
                       .device = device,
                       .arena = arena,
-                      .cut = rules.cut};
+                      .cut = rules.cut,
+                      .frozen_forms = rules.frozen};
   for (Parameter* parameter : parameters) {
     if (parameter->codes.given()) continue;  // neither sharded nor trained
     (parameter->trainable ? setup.trainable : setup.frozen).push_back(parameter);

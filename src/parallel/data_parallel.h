@@ -64,6 +64,8 @@ struct ShardingRules {
   // Stages 1 to 3: groups of data-parallel ranks, each of which holds all shards. Gradients are
   // reduce-scattered within an instance, and the parts summed over instances.
   int instances = 1;
+  // Of frozen parameters of stages 0 to 2; stage 3 frees packed forms with the gathered rows.
+  FrozenForms frozen = FrozenForms::kFewest;
 };
 
 class ShardedParameters : public WeightProvider {

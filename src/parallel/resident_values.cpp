@@ -15,7 +15,7 @@ ResidentValues::ResidentValues(ShardingSetup setup, bool sharded, Stream& stream
       frozen_units_(make_shard_units(setup_.frozen, setup_.groups, {.sharded = false})),
       values_(units_, setup_.device, setup_.arena, stream),
       frozen_values_(frozen_units_, setup_.device, setup_.arena, stream),
-      forms_(setup_.kernels, setup_.arena, FrozenForms::kFewest) {
+      forms_(setup_.kernels, setup_.arena, setup_.frozen_forms) {
   own_.add(units_, values_);
   own_.add(frozen_units_, frozen_values_);
 }

@@ -20,6 +20,7 @@ struct ShardingSetup {
   Device& device;
   Arena& arena;
   CutPolicy cut = CutPolicy::kEven;
+  FrozenForms frozen_forms = FrozenForms::kFewest;
 };
 
 std::unique_ptr<ShardedParameters> make_replicated(ShardingSetup setup, Stream& stream);

@@ -156,7 +156,8 @@ void Session::make_parameters() {
       settings_.zero_stage, all_parameters_, *mesh_, compute(machine_),
       {.cut = settings_.optimizer_options.kind == OptimizerKind::kMuon ? CutPolicy::kWholeMatrices
                                                                        : CutPolicy::kEven,
-       .instances = settings_.zero_instances});
+       .instances = settings_.zero_instances,
+       .frozen = settings_.frozen_forms});
 }
 
 Session::~Session() {

@@ -52,6 +52,7 @@ struct SessionSettings {
   LayoutOptions layout;
   int zero_stage = 0;
   int zero_instances = 1;  // ShardingRules
+  FrozenForms frozen_forms = FrozenForms::kFewest;
   ScheduleSettings schedule;
   std::optional<Schedule> own_schedule;  // instead of one of these settings
   int micro_batches = 1;                 // a step; fewer or more under a schedule of settings

@@ -117,9 +117,12 @@ void RunOpener::check_before_allocation() {
   together([&] { open_tokenizer_and_plan(); });
   choose_recomputation();
   if (inputs_.planner != nullptr) {
-    MemoryCounts need;
-    together([&] { need = inputs_.planner->plan_memory(run_.plan); });
-    check_memory(machine_, need, everyone_);
+    const std::string fewer = fit_memory(given_.lora, run_.plan.session, [&] {
+      MemoryCounts need;
+      together([&] { need = inputs_.planner->plan_memory(run_.plan); });
+      return memory_of_ranks(machine_, need, everyone_);
+    });
+    if (!fewer.empty()) say(fewer);
   }
   const std::string kernels = kernel_difference(machine_.kernels, everyone_);
   if (!kernels.empty()) say(kernels);

@@ -52,6 +52,7 @@ struct CpuContext {
   Tensor gate_up = {};      // memory for the product of a gated linear, before its activation
   Tensor latent_rows = {};  // memory for what queries of a cache of latents have by row
   Tensor expanded = {};     // memory for rows of a weight held as codes (linear_codes.cpp)
+  Tensor packed = {};       // memory for packed parts of a weight in rows (linear_rows.cpp)
   // Memory for two factors in FP8, and for the sums of their product (linear_float8.cpp).
   std::array<Tensor, 3> float8 = {};
 

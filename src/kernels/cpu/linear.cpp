@@ -21,6 +21,7 @@ void multiply(CpuContext& context, const LinearCall& call) {
   const WeightView& weight = call.right.weight;
   const LinearFunction product = product_of(context, weight.dtype);
   if (weight.form == WeightForm::kCodes) return codes_product(context, call, product);
+  if (packs_for_all_rows(context, call)) return packed_product(context, call, product);
   product(context, call);
 }
 

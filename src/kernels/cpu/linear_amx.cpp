@@ -226,6 +226,10 @@ Matrix columns_of(const Tensor& tensor, std::int64_t row, std::int64_t column) {
 
 std::int64_t amx_packed_bytes(std::int64_t n, std::int64_t k) { return tile_bytes(n, k); }
 
+std::int64_t amx_row_parts(const CpuContext& context, std::int64_t rows, std::int64_t k) {
+  return rows <= kTilePair ? 1 : tiles(rows, rows_of_part(context, rows, depth_of(k)));
+}
+
 void amx_pack(CpuContext& context, const PackWeight& call) {
   const bool backward = call.form == WeightForm::kBackward;
   const std::int64_t n = call.rows.dim(backward ? 1 : 0);

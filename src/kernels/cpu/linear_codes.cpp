@@ -80,9 +80,6 @@ bool multiplies_codes(const LinearCall& call) {
           group >= weight.in);
 }
 
-Tensor columns_of(const Tensor& tensor, std::int64_t begin, std::int64_t size) {
-  return tensor.defined() ? tensor.slice(1, begin, size) : tensor;
-}
 Tensor rows_of(const Tensor& tensor, std::int64_t begin, std::int64_t size) {
   return tensor.defined() ? tensor.slice(0, begin, size) : tensor;
 }
@@ -149,13 +146,12 @@ void expanded_product(CpuContext& context, const LinearCall& call, LinearFunctio
                           .out = right.backward ? right.weight.out : size,
                           .in = right.backward ? size : right.weight.in,
                           .dtype = right.weight.dtype};
-    product(context,
-            {.y = columns_of(call.y, begin, size),
-             .a = call.a,
-             .right = {some, right.backward},
-             .bias = rows_of(call.bias, begin, size),
-             .epilogue = {columns_of(call.epilogue.residual, begin, size), call.epilogue.activation,
-                          columns_of(call.epilogue.preactivation, begin, size)}});
+    const LinearCall part = columns_of(call, {some, right.backward}, begin, size);
+    if (packs_for_all_rows(context, part)) {
+      packed_product(context, part, product);
+    } else {
+      product(context, part);
+    }
   }
 }
 

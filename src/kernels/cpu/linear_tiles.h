@@ -70,6 +70,20 @@ struct LinearCall {
   Epilogue epilogue;
 };
 
+// Columns [begin, begin + size) of y of a call, with the factor b of these.
+inline LinearCall columns_of(const LinearCall& call, const Right& right, std::int64_t begin,
+                             std::int64_t size) {
+  const auto part = [&](const Tensor& tensor, int axis) {
+    return tensor.defined() ? tensor.slice(axis, begin, size) : tensor;
+  };
+  return {.y = part(call.y, 1),
+          .a = call.a,
+          .right = right,
+          .bias = part(call.bias, 0),
+          .epilogue = {part(call.epilogue.residual, 1), call.epilogue.activation,
+                       part(call.epilogue.preactivation, 1)}};
+}
+
 // Shared by all implementations. The call must outlive it.
 class LinearProduct {
  protected:
@@ -156,6 +170,8 @@ void dot_product(CpuContext& context, const LinearCall& call);
 std::int64_t amx_packed_bytes(std::int64_t n, std::int64_t k);
 void amx_pack(CpuContext& context, const PackWeight& call);
 void amx_product(CpuContext& context, const LinearCall& call);
+// Parts that `rows` rows of the left side are divided into, each of which packs a weight in rows.
+std::int64_t amx_row_parts(const CpuContext& context, std::int64_t rows, std::int64_t k);
 void amx_add_weight_gradient(CpuContext& context, const LinearBackwardWeight& call);
 
 // linear_amx_rows.cpp: the same bits for a weight as it is stored and few rows, at the speed of
@@ -168,10 +184,14 @@ bool is_skinny(const LinearCall& call);
 // Products by weights of equal sizes, in one division among the threads.
 void skinny_products(CpuContext& context, std::span<const LinearCall> calls);
 
+// linear_rows.cpp: a weight as it is stored, and many rows. `product` gets packed parts of it.
+using LinearFunction = void (*)(CpuContext&, const LinearCall&);
+bool packs_for_all_rows(const CpuContext& context, const LinearCall& call);
+void packed_product(CpuContext& context, const LinearCall& call, LinearFunction product);
+
 // linear_codes.cpp: a weight held as codes. Few rows are multiplied by the codes themselves
 // (vector/codes.h); for more, some columns of y at a time, the weight is expanded to the rows that
 // `product` reads, with the bits of a weight held as such rows.
-using LinearFunction = void (*)(CpuContext&, const LinearCall&);
 void codes_product(CpuContext& context, const LinearCall& call, LinearFunction product);
 // Whether all rows are multiplied by the codes; products of such calls by weights of equal sizes
 // and formats, in one division among the threads.

@@ -20,6 +20,7 @@
 #include "base/options/options.h"
 #include "model/config.h"
 #include "nn/adapters.h"
+#include "ops/weight.h"
 
 namespace piton {
 
@@ -36,6 +37,7 @@ struct LoraOptions {
   std::vector<std::string> modules_to_save;
   std::string adapter_name = "default";
   bool quantized_base = false;
+  std::string frozen_weights = "auto";
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -82,10 +84,20 @@ struct LoraOptions {
              "with double quantization)",
              same},
       quantized_base);
+    v(Option{"frozen-weights",
+             "weights that adapters leave as they are, in memory: packed: also in the forms that "
+             "products of this processor read, up to two; rows: as they are stored, for the least "
+             "memory, which slows products down on AVX-512 and AMX; auto: packed if memory has "
+             "room for it. The numbers are the same",
+             {.choices = {"auto", "packed", "rows"}}},
+      frozen_weights);
   }
 
   // Whether the run trains adapters.
   bool given() const { return !target_modules.empty(); }
+  FrozenForms frozen_forms() const {
+    return frozen_weights == "rows" ? FrozenForms::kRows : FrozenForms::kFewest;
+  }
   // Of an adapter of this rank and alpha.
   double scale(std::int64_t of_rank, double of_alpha) const;
   // The adapters of this model; none if no target is given. Throws Error(kUsage) that names the

@@ -36,6 +36,20 @@ std::string kinds_text(const HostNeed& need) {
   return text;
 }
 
+std::map<std::string, HostNeed> needs_of_hosts(const std::vector<RankMemory>& ranks) {
+  std::map<std::string, HostNeed> hosts;
+  for (const RankMemory& rank : ranks) {
+    HostNeed& need = hosts[rank.host];
+    need.ranks += 1;
+    need.bytes += rank.planned.peak_total_bytes;
+    for (std::size_t kind = 0; kind < need.by_kind.size(); ++kind) {
+      need.by_kind[kind] += rank.planned.peak_bytes[kind];
+    }
+    need.left_bytes = std::min(need.left_bytes, rank.left_bytes);
+  }
+  return hosts;
+}
+
 }  // namespace
 
 std::string encode(const RankMemory& memory) {
@@ -61,17 +75,7 @@ std::string memory_text(const MemoryCounts& planned) {
 }
 
 void check_memory(const std::vector<RankMemory>& ranks) {
-  std::map<std::string, HostNeed> hosts;
-  for (const RankMemory& rank : ranks) {
-    HostNeed& need = hosts[rank.host];
-    need.ranks += 1;
-    need.bytes += rank.planned.peak_total_bytes;
-    for (std::size_t kind = 0; kind < need.by_kind.size(); ++kind) {
-      need.by_kind[kind] += rank.planned.peak_bytes[kind];
-    }
-    need.left_bytes = std::min(need.left_bytes, rank.left_bytes);
-  }
-  for (const auto& [host, need] : hosts) {
+  for (const auto& [host, need] : needs_of_hosts(ranks)) {
     if (need.bytes <= need.left_bytes) continue;
     throw Error(Fault::kMemory,
                 "memory of {}: the run needs {:.1f} GB for {} rank{} ({}), and {:.1f} GB are left; "
@@ -83,15 +87,34 @@ void check_memory(const std::vector<RankMemory>& ranks) {
   }
 }
 
-void check_memory(const Machine& machine, const MemoryCounts& planned, Communicator& everyone) {
-  if (machine.device.place() != machine.device.host_memory().place()) return;
+std::string fit_memory(const LoraOptions& lora, SessionSettings& settings,
+                       const std::function<std::vector<RankMemory>()>& planned) {
+  std::vector<RankMemory> ranks = planned();
+  std::string line;
+  const bool fits = std::ranges::all_of(needs_of_hosts(ranks), [](const auto& host) {
+    return host.second.bytes <= host.second.left_bytes;
+  });
+  if (!fits && lora.given() && lora.frozen_weights == "auto") {
+    settings.frozen_forms = FrozenForms::kRows;
+    ranks = planned();
+    line =
+        "--frozen-weights auto: rows, because packed forms of them do not fit into memory; "
+        "the numbers are the same, and products are slower";
+  }
+  check_memory(ranks);
+  return line;
+}
+
+std::vector<RankMemory> memory_of_ranks(const Machine& machine, const MemoryCounts& planned,
+                                        Communicator& everyone) {
+  if (machine.device.place() != machine.device.host_memory().place()) return {};
   const HostMemory memory = host_memory();
   std::vector<RankMemory> ranks;
   for (const std::string& text : everyone.gather_bytes(encode(
            {.host = host_name(), .planned = planned, .left_bytes = memory.left + memory.swap}))) {
     ranks.push_back(decode_rank_memory(text));
   }
-  check_memory(ranks);
+  return ranks;
 }
 
 }  // namespace piton

@@ -74,6 +74,11 @@ expect(RUN ${tune} ${lora} --save ${WORK}/run --save-interval 2 CODE 0
 foreach(ratio 1 16)
   expect(RUN ${tune} ${lora} --lora-plus-lr-ratio ${ratio} --save ${WORK}/plus_${ratio} CODE 0)
 endforeach()
+# Weights that are not trained, in memory: less of it, and the same numbers.
+expect(RUN ${tune} ${lora} --frozen-weights rows --bf16 --save ${WORK}/rows_bf16 CODE 0)
+expect(RUN ${tune} ${lora} --frozen-weights packed --bf16 --save ${WORK}/packed_bf16 CODE 0)
+expect_same_state(rows_bf16 packed_bf16)
+expect(RUN ${tune} ${lora} --frozen-weights both --save ${WORK}/both CODE 2 ERR "--frozen-weights: [^\n]*both")
 foreach(folder run plus_1 plus_16)
   execute_process(COMMAND ${PITON} inspect ${WORK}/${folder} --hash --json OUTPUT_VARIABLE hash_${folder})
 endforeach()

@@ -112,6 +112,7 @@ TEST(FrozenForms, AreRowsAloneWhereProductsReadThem) {
   }
   PackedForms fewest(*kernels, arena, FrozenForms::kFewest);
   PackedForms packed(*kernels, arena, FrozenForms::kPacked);
+  PackedForms in_rows(*kernels, arena, FrozenForms::kRows);
   const auto form_of = [&](PackedForms& forms, DType dtype, bool trainable, WeightForm form) {
     Parameter parameter;
     parameter.name = "weight";
@@ -128,6 +129,8 @@ TEST(FrozenForms, AreRowsAloneWhereProductsReadThem) {
     EXPECT_EQ(form_of(fewest, DType::kBF16, true, form), form);
     EXPECT_EQ(form_of(packed, DType::kBF16, false, form), form);
     EXPECT_EQ(form_of(fewest, DType::kF32, false, form), form);
+    EXPECT_EQ(form_of(in_rows, DType::kF32, false, form), WeightForm::kRows);
+    EXPECT_EQ(form_of(in_rows, DType::kF32, true, form), form);
   }
 }
 

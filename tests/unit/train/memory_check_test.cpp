@@ -49,5 +49,39 @@ TEST(MemoryCheck, NamesTheHostTheNeedAndItsKinds) {
   }
 }
 
+// What fit_memory() finds: 8 GB left, and so much needed with packed forms and without.
+struct Found {
+  std::string line;
+  FrozenForms forms = FrozenForms::kFewest;
+};
+Found fit(const std::string& frozen_weights, std::int64_t packed, std::int64_t rows) {
+  LoraOptions lora;
+  if (!frozen_weights.empty()) {
+    lora.target_modules = {"q_proj"};
+    lora.frozen_weights = frozen_weights;
+  }
+  SessionSettings settings{.frozen_forms = lora.frozen_forms()};
+  Found found;
+  found.line = fit_memory(lora, settings, [&] {
+    const bool fewer = settings.frozen_forms == FrozenForms::kRows;
+    return std::vector{rank_on("a", (fewer ? rows : packed) * kGigabyte, 8 * kGigabyte)};
+  });
+  found.forms = settings.frozen_forms;
+  return found;
+}
+
+TEST(MemoryCheck, FrozenWeightsStayInRowsWherePackedFormsDoNotFit) {
+  const Found enough = fit("auto", 8, 4);
+  EXPECT_EQ(enough.line, "");
+  EXPECT_EQ(enough.forms, FrozenForms::kFewest);
+  const Found fewer = fit("auto", 9, 4);
+  EXPECT_NE(fewer.line.find("--frozen-weights auto: rows"), std::string::npos) << fewer.line;
+  EXPECT_EQ(fewer.forms, FrozenForms::kRows);
+  EXPECT_EQ(fit("rows", 9, 4).forms, FrozenForms::kRows);
+  EXPECT_THROW(fit("packed", 9, 4), Error);
+  EXPECT_THROW(fit("auto", 12, 9), Error);
+  EXPECT_THROW(fit("", 9, 4), Error);  // without adapters nothing is frozen
+}
+
 }  // namespace
 }  // namespace piton

@@ -74,6 +74,28 @@ class DeepLinear : public ::testing::TestWithParam<std::tuple<const char*, DType
   TensorSource source_{7};
 };
 
+// A weight in rows is packed for some columns at a time: 300 are past the 256 of one of 33 000
+// deep, 300 rows past what one part of a product takes.
+TEST_P(DeepLinear, WeightsInRowsGiveTheBitsOfPackedOnes) {
+  for (const WeightForm form : {WeightForm::kForward, WeightForm::kBackward}) {
+    const bool forward = form == WeightForm::kForward;
+    const Tensor weight = source_.normal(dtype(), forward ? Shape{300, 33000} : Shape{33000, 300});
+    const Tensor a = source_.normal_rows(dtype(), {300, 33000});
+    Tensor y[2];
+    for (int rows = 0; rows < 2; ++rows) {
+      y[rows] = host_tensor(dtype(), {300, 300});
+      WeightView view = packed(weight, form);
+      if (rows == 1) view.form = WeightForm::kRows, view.tensor = weight;
+      if (forward) {
+        kernels_->run(LinearForward{.y = y[rows], .x = a, .weight = view}, *stream_);
+      } else {
+        kernels_->run(LinearBackwardInput{.dx = y[rows], .dy = a, .weight = view}, *stream_);
+      }
+    }
+    EXPECT_TRUE(bit_equal(y[0], y[1])) << (forward ? "forward" : "backward");
+  }
+}
+
 // 8 200 is past one tile of either way, 70 and 13 are past a panel and a group of rows.
 TEST_P(DeepLinear, ForwardIsTheSumOverAllOfItsDepth) {
   const Tensor x = source_.normal_rows(dtype(), {13, 8200});
