@@ -154,11 +154,9 @@ std::optional<RowExchange> ExpertMlp::exchange_of(Context& context, const Tensor
   Communicator& ranks = *shard_.experts;
   if (!shard_.sends_rows_to_experts || ranks.size() == 1) return std::nullopt;
   const std::int64_t most = most_rows(context, choices.dim(0) / ranks.size()) / ranks.size();
-  return exchanged_rows(context, ranks, choices,
-                        {.experts = shape_.experts,
-                         .here = here_,
-                         .most = most,
-                         .rules = shape_.rules});
+  return exchanged_rows(
+      context, ranks, choices,
+      {.experts = shape_.experts, .here = here_, .most = most, .rules = shape_.rules});
 }
 
 Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
@@ -202,10 +200,9 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
                                      .adapters = up_adapters_,
                                      .mask = mask_of(shape_.hidden, 0, up_adapters_)},
                                     rows.first_rows);
-  const Value active = shape_.gated
-                           ? gated_activation(context, inner, shape_.activation, shape_.gate_rule,
-                                              rows.used())
-                           : activation_of(context, inner, shape_.activation, rows.used());
+  const Value active = shape_.gated ? gated_activation(context, inner, shape_.activation,
+                                                       shape_.gate_rule, rows.used())
+                                    : activation_of(context, inner, shape_.activation, rows.used());
   const Value outer = expert_linear(context, active,
                                     {.weight = *down_,
                                      .bias = down_bias_,

@@ -27,8 +27,8 @@
 #include "nn/mlp.h"
 #include "ops/activation.h"
 #include "ops/experts/expert_rows.h"
-#include "ops/experts/row_exchange.h"
 #include "ops/experts/routing.h"
+#include "ops/experts/row_exchange.h"
 
 namespace piton {
 

@@ -42,13 +42,10 @@ Value gated_activation(Context& context, const Value& gate_up, ActivationKind ki
   const auto run = [half, width, kind, rule](Context& context, const Tensor& x,
                                              const Tensor& used) {
     Tensor y = context.activation(x.dtype(), {x.dim(0), width});
-    context.kernels.run(ActivationForward{.y = y,
-                                          .x = half(x, 0),
-                                          .up = half(x, 1),
-                                          .kind = kind,
-                                          .gate = rule,
-                                          .used = used},
-                        context.stream);
+    context.kernels.run(
+        ActivationForward{
+            .y = y, .x = half(x, 0), .up = half(x, 1), .kind = kind, .gate = rule, .used = used},
+        context.stream);
     return y;
   };
   const Tensor y = run(context, gate_up.tensor, used);

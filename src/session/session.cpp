@@ -44,7 +44,8 @@ void Session::settle(const Machine& machine, const MeshSizes& mesh, SessionSetti
     if (machine.world.rank() == 0) {
       machine.log.warning(
           "--moe-token-dispatcher-type alltoall: steps of --kernels cuda do not wait for the "
-          "choices of tokens, so expert ranks gather all tokens (allgather), with the same results");
+          "choices of tokens, so expert ranks gather all tokens (allgather), with the same "
+          "results");
     }
   }
   if (!settings.layout.linears.fuses() || mesh[Axis::kTensor] == 1) return;

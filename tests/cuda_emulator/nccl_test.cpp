@@ -206,9 +206,8 @@ TEST(NcclRanks, ExchangeRowsWithAllOthers) {
     const Tensor sent = rank.tensor<float>(DType::kF32, mine);
     const Tensor got =
         rank.tensor<float>(DType::kF32, std::vector<float>(static_cast<std::size_t>(2 * room), 7));
-    rank.stream->wait(rank.all->all_to_all_rows(got.reshape({room, 2}),
-                                                sent.reshape({sent.elements() / 2, 2}), counts,
-                                                *rank.stream));
+    rank.stream->wait(rank.all->all_to_all_rows(
+        got.reshape({room, 2}), sent.reshape({sent.elements() / 2, 2}), counts, *rank.stream));
     const TrafficCounts traffic = rank.world->traffic();
     return text(rank.values<float>(got)) +
            fmt::format("| {} {}", traffic.all_to_all_bytes, traffic.received_bytes);

@@ -119,8 +119,7 @@ TEST_P(ExpertValues, OfRowsThatAreNotUsedAreNeitherReadNorWritten) {
   const Tensor y = unwritten(), gated = unwritten(), dx = unwritten(), dup = unwritten();
   run(ActivationForward{.y = y, .x = x, .kind = ActivationKind::kRelu, .used = used});
   EXPECT_EQ(values(y), (std::vector<double>{1, 0, 3, 4, 9, 9}));
-  run(ActivationForward{
-      .y = gated, .x = x, .up = up, .kind = ActivationKind::kRelu, .used = used});
+  run(ActivationForward{.y = gated, .x = x, .up = up, .kind = ActivationKind::kRelu, .used = used});
   EXPECT_EQ(values(gated), (std::vector<double>{5, 0, 21, 32, 9, 9}));
   run(ActivationBackward{.dx = dx,
                          .dup = dup,

@@ -68,7 +68,7 @@ struct RunLayout {
   int split = 0;                     // the first stage of the decoder of T5
   ContextForms context;
   bool sends_rows = false;  // to the ranks of experts, in place of gathering all
-  bool scatters = true;  // each tensor rank sends its part of a boundary
+  bool scatters = true;     // each tensor rank sends its part of a boundary
   std::int64_t vocabulary_multiple = 16;
   double embedding_noise = 0;
 

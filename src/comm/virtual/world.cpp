@@ -43,8 +43,7 @@ class VirtualCommunicator final : public Communicator {
   Event all_to_all_rows(const Tensor& out, const Tensor& mine, const RowCounts& counts,
                         const After& after) override {
     check_rows(*this, out, mine, counts);
-    TrafficCounts moved =
-        traffic_of_rows(*this, counts, out.dim(1) * size_bytes(out.dtype()));
+    TrafficCounts moved = traffic_of_rows(*this, counts, out.dim(1) * size_bytes(out.dtype()));
     moved.received_bytes = 0;  // of no kind here
     return sent(moved, after, moved.all_to_all_bytes, size_ - 1);
   }

@@ -117,14 +117,13 @@ Value combined(Context& context, const Value& rows, const Value& weights, const 
     const Tensor weights = kept_weights.get();
     Tensor drows = context.activation(rows.dtype(), rows.shape());
     Tensor dweights = context.activation(weights.dtype(), weights.shape());
-    context.kernels.run(
-        CombineExpertsBackward{.drows = first_of(drows, counts.rows),
-                               .dweights = first_of(dweights, counts.tokens),
-                               .dy = first_of(dy, counts.tokens),
-                               .rows = first_of(rows, counts.rows),
-                               .places = first_of(kept_places.get(), counts.tokens),
-                               .weights = first_of(weights, counts.tokens)},
-        context.stream);
+    context.kernels.run(CombineExpertsBackward{.drows = first_of(drows, counts.rows),
+                                               .dweights = first_of(dweights, counts.tokens),
+                                               .dy = first_of(dy, counts.tokens),
+                                               .rows = first_of(rows, counts.rows),
+                                               .places = first_of(kept_places.get(), counts.tokens),
+                                               .weights = first_of(weights, counts.tokens)},
+                        context.stream);
     backward.give(rows_id, std::move(drows));
     backward.give(weights_id, std::move(dweights));
   });

@@ -23,7 +23,9 @@ struct Sizes {
   std::int64_t n, k, m;
   std::int64_t pair;  // the most rows from a rank to another one
 
-  std::int64_t sent() const { return std::min<std::int64_t>(n * std::min<std::int64_t>(k, e), e * pair); }
+  std::int64_t sent() const {
+    return std::min<std::int64_t>(n * std::min<std::int64_t>(k, e), e * pair);
+  }
   std::int64_t received() const { return e * pair; }
 };
 
@@ -106,8 +108,7 @@ HostRows rows_of(const Sizes& sizes, const Integers& all) {
 HostRows expected_rows(const Sizes& sizes, const ExchangedExperts& experts) {
   HostRows rows = empty_rows(sizes);
   for (int to = 0; to < sizes.e; ++to) {
-    const double share =
-        share_of_tokens(experts.rules, experts.experts, {to * sizes.m, sizes.m});
+    const double share = share_of_tokens(experts.rules, experts.experts, {to * sizes.m, sizes.m});
     const auto expected = std::llround(share * static_cast<double>(sizes.n));
     for (int from = 0; from < sizes.e; ++from)
       rows.counts.at(from, to) = std::min<std::int64_t>(expected, sizes.pair);
@@ -124,10 +125,9 @@ HostRows expected_rows(const Sizes& sizes, const ExchangedExperts& experts) {
 Tensor rows_to_send(const Context& context, const Tensor& x, const Tensor& sources,
                     std::int64_t count) {
   const Tensor y = context.activation(x.dtype(), {sources.dim(0), x.dim(1)});
-  context.kernels.run(EmbeddingForward{.y = y.slice(0, 0, count),
-                                       .table = x,
-                                       .ids = sources.slice(0, 0, count)},
-                      context.stream);
+  context.kernels.run(
+      EmbeddingForward{.y = y.slice(0, 0, count), .table = x, .ids = sources.slice(0, 0, count)},
+      context.stream);
   return y;
 }
 
@@ -171,8 +171,8 @@ Tensor to_experts(const Context& context, const Tensor& x, const RowExchange& ex
 
 // x [room, w] -> [n, w].
 Tensor from_experts(const Context& context, const Tensor& x, const RowExchange& exchange) {
-  const Tensor rows = moved(context, *exchange.ranks, x, exchange.sources.dim(0),
-                            exchange.counts.reversed());
+  const Tensor rows =
+      moved(context, *exchange.ranks, x, exchange.sources.dim(0), exchange.counts.reversed());
   const Tensor y = context.activation(x.dtype(), {exchange.places.dim(0), x.dim(1)});
   context.kernels.run(CombineExperts{.y = y, .rows = rows, .places = exchange.places},
                       context.stream);
@@ -191,8 +191,7 @@ RowExchange exchanged_rows(Context& context, Communicator& ranks, const Tensor& 
     return rows_of(sizes, all);
   };
   const HostRows rows = found();
-  PITON_ASSERT(rows.used.tokens <= sizes.received() &&
-                   rows.counts.sent(sizes.rank) <= sizes.sent(),
+  PITON_ASSERT(rows.used.tokens <= sizes.received() && rows.counts.sent(sizes.rank) <= sizes.sent(),
                "{} rows to send and {} to receive, with room for {} and {}",
                rows.counts.sent(sizes.rank), rows.used.tokens, sizes.sent(), sizes.received());
   const auto uploaded = [&](const Shape& shape, const Integers& numbers) {

@@ -62,8 +62,9 @@ TEST(FaultyWorld, LeavesEachMemberWhatItHasWithoutTheCollective) {
       counts.at(m, 1) = 1;
     }
     const Tensor rows = tensor_of({9, 9, 9, 9, 9}).reshape({5, 1});
-    group->all_to_all_rows(rows, tensor_of({own, 10 * own, 100 * own}).reshape({3, 1}), counts,
-                           *stream)
+    group
+        ->all_to_all_rows(rows, tensor_of({own, 10 * own, 100 * own}).reshape({3, 1}), counts,
+                          *stream)
         .wait();
     if (world.rank() == 0) {
       EXPECT_THAT(floats(rows), ElementsAre(own, 10 * own, 0, 0, 9));

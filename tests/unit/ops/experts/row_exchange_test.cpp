@@ -121,8 +121,7 @@ class Rank {
     const ExpertRows rows = sorted_rows(taped, exchanges ? exchange->choices : choices, here(),
                                         mixture_.ranks * kTokens);
     const Value inner = dispatched(taped, there, rows, used);
-    const Value squares =
-        activation_of(taped, inner, ActivationKind::kSquaredRelu, rows.used());
+    const Value squares = activation_of(taped, inner, ActivationKind::kSquaredRelu, rows.used());
     const Value outer = combined(taped, squares, weights_there, rows.places, used);
     const Value y = exchanges ? returned_rows(taped, outer, *exchange)
                               : sum_over_ranks(taped, outer, *group_, true);
