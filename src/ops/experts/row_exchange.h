@@ -6,7 +6,7 @@
 // those of rank 0 first, each rank's in the order of its tokens: the order of the gathered rows, so
 // that experts see the same rows in the same order. Back, a token gets one row from each of these
 // ranks. They are added in the order of the ranks, as a reduce-scatter adds them, and rows of zeros
-// change no sum: results have the bits of the gathered form, but for the sign of zeros.
+// change no sum: of kernels/cpu, results have the bits of gathered rows, but for signs of zeros.
 //
 // All choices are known to all ranks, and so are all counts. They are read by the host, which waits
 // for them. Sizes of tensors depend on n, k, e and m alone: r and s are room, of which the first

@@ -1,1 +1,1 @@
-list(APPEND libraries piton_ops_linear piton_test_doubles piton_kernels_reference piton_comm_virtual)
+list(APPEND libraries piton_ops_linear piton_test_doubles piton_kernels_reference piton_kernels_cpu piton_comm_virtual)

@@ -13,9 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/threads.h"
 #include "comm/virtual/world.h"
 #include "device/host_device.h"
-#include "kernels/reference/kernels.h"
+#include "kernels/cpu/kernels.h"
 #include "ops/activation.h"
 #include "ops/linear/rank_rows.h"
 #include "support/tensors.h"
@@ -140,7 +141,8 @@ class Rank {
   std::unique_ptr<Communicator> group_;
   HostDevice device_;
   Arena arena_{device_};
-  std::unique_ptr<Kernels> kernels_ = make_reference_kernels();
+  ThreadPool threads_{1};
+  std::unique_ptr<Kernels> kernels_ = make_cpu_kernels(threads_);
   std::unique_ptr<Stream> stream_ = device_.make_stream();
   ResidentWeights weights_{*kernels_, arena_};
 };
