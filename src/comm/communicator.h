@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/row_counts.h"
 #include "device/device.h"
 
 namespace piton {
@@ -117,6 +118,12 @@ class Communicator {
   // Slice m of `out` = slice rank() of member m's `mine`. Both [n * rows, ...] for n members, of
   // the same shape on every member; they must not overlap.
   virtual Event all_to_all(const Tensor& out, const Tensor& mine, const After& after) = 0;
+  // An all-to-all of slices of different sizes. `counts` are the same on every member. The first
+  // counts.sent(rank()) rows of mine [.., width] go to the members in order; the first
+  // counts.received(rank()) rows of out [.., width] come from the members in order. All other rows
+  // are room that is neither read nor written. `mine` and `out` must not overlap.
+  virtual Event all_to_all_rows(const Tensor& out, const Tensor& mine, const RowCounts& counts,
+                                const After& after) = 0;
   // Copies the data of member `root` to all members. The same shape everywhere, contiguous.
   virtual Event broadcast(const Tensor& data, int root, const After& after) = 0;
   // Point-to-point messages, after all work on stream `after`. A receive matches the send with the
@@ -170,6 +177,15 @@ class World {
   [[noreturn]] virtual void abort(int code) = 0;
   virtual TrafficCounts traffic() const = 0;  // of all groups
 };
+
+// For implementations of Communicator::all_to_all_rows: asserts that the tensors have room for the
+// rows of `counts`.
+void check_rows(const Communicator& group, const Tensor& out, const Tensor& mine,
+                const RowCounts& counts);
+
+// What this rank sends to others and gets from others in an all_to_all_rows of rows of `row_bytes`.
+TrafficCounts traffic_of_rows(const Communicator& group, const RowCounts& counts,
+                              std::int64_t row_bytes);
 
 // Collective over all ranks.
 std::unique_ptr<Communicator> make_group_of_all(World& world, const std::string& name);

@@ -71,6 +71,19 @@ class FaultyWorld::Group final : public Communicator, public LanedMessages {
     waited_for(after);
     return keep_own_part(out, part(mine, rank()), after.stream);
   }
+  Event all_to_all_rows(const Tensor& out, const Tensor& mine, const RowCounts& counts,
+                        const After& after) override {
+    if (!drops("all-to-all")) return inner_->all_to_all_rows(out, mine, counts, after);
+    check_rows(*this, out, mine, counts);
+    waited_for(after);
+    const std::int64_t received = counts.received(rank()), own = counts.at(rank(), rank());
+    if (received * out.dim(1) > 0) device_.zero(out.slice(0, 0, received), after.stream);
+    if (own * out.dim(1) > 0) {
+      device_.copy(out.slice(0, counts.first_received(rank(), rank()), own),
+                   mine.slice(0, counts.first_sent(rank(), rank()), own), after.stream);
+    }
+    return after.stream.record();
+  }
   Event broadcast(const Tensor& data, int root, const After& after) override {
     if (!drops("broadcast")) return inner_->broadcast(data, root, after);
     return waited_for(after);

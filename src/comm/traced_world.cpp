@@ -106,6 +106,11 @@ class TracedCommunicator final : public Communicator, public LanedMessages {
     return collective("all-to-all", out, after,
                       [&] { return inner_->all_to_all(out, mine, after); });
   }
+  Event all_to_all_rows(const Tensor& out, const Tensor& mine, const RowCounts& counts,
+                        const After& after) override {
+    return collective("all-to-all", out, after,
+                      [&] { return inner_->all_to_all_rows(out, mine, counts, after); });
+  }
   Event broadcast(const Tensor& data, int root, const After& after) override {
     return collective("broadcast", data, after,
                       [&] { return inner_->broadcast(data, root, after); });

@@ -21,6 +21,7 @@ void ActivationForward::check() const {
   Operand{kName, "y", y}.shape(shape).dtype(x.dtype()).rows();
   if (up.defined()) Operand{kName, "up", up}.shape(shape).dtype(x.dtype()).rows();
   expect_gate(kName, gate, up);
+  expect_used(kName, used);
 }
 
 void ActivationBackward::check() const {
@@ -32,6 +33,7 @@ void ActivationBackward::check() const {
   Operand{kName, "dy", dy}.shape(shape).dtype(x.dtype()).rows();
   PITON_ASSERT(up.defined() == dup.defined(), "{}: up without dup, or the reverse", kName);
   expect_gate(kName, gate, up);
+  expect_used(kName, used);
   if (up.defined()) {
     Operand{kName, "up", up}.shape(shape).dtype(x.dtype()).rows();
     Operand{kName, "dup", dup}.shape(shape).dtype(x.dtype()).rows();

@@ -44,12 +44,14 @@ struct ActivationForward {
   Tensor up;  // [n, f] or empty; rows may be strided
   ActivationKind kind = ActivationKind::kGeluTanh;
   GateRule gate = {};  // only with `up`
+  Tensor used = {};    // int32 [1] or empty (rows_used())
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
     v("y", self.y, Access::kWrite);
     v("x", self.x, Access::kRead);
     v("up", self.up, Access::kRead);
+    v("used", self.used, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }
@@ -64,6 +66,7 @@ struct ActivationBackward {
   Tensor up;   // [n, f] or empty
   ActivationKind kind = ActivationKind::kGeluTanh;
   GateRule gate = {};  // only with `up`
+  Tensor used = {};    // int32 [1] or empty (rows_used())
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -72,6 +75,7 @@ struct ActivationBackward {
     v("dy", self.dy, Access::kRead);
     v("x", self.x, Access::kRead);
     v("up", self.up, Access::kRead);
+    v("used", self.used, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }

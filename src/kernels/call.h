@@ -53,6 +53,16 @@ struct Dropout {
   MaskRows rows;
 };
 
+// The rows of a call of `rows` rows that a back end on the host computes. Some calls have `used`,
+// int32 [1]: only the first used[0] rows count. The others are room that no result depends on, and
+// a back end need neither read nor write them. Without `used` all rows count.
+inline std::int64_t rows_used(const Tensor& used, std::int64_t rows) {
+  if (!used.defined()) return rows;
+  const std::int64_t count = used.data<std::int32_t>()[0];
+  PITON_ASSERT(count >= 0 && count <= rows, "{} of {} rows are used", count, rows);
+  return count;
+}
+
 // How a weight is stored for a kernel (ops/weight.h, WeightProvider).
 enum class WeightForm : std::uint8_t {
   kRows,      // plain [out, in]

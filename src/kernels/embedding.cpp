@@ -12,6 +12,7 @@ void EmbeddingForward::check() const {
   Operand{kName, "ids", ids}.shape({ids.dim(0)}).dtype(DType::kI32).contiguous();
   Operand{kName, "table", table}.shape({table.dim(0), table.dim(-1)});
   Operand{kName, "y", y}.shape({ids.dim(0), table.dim(1)}).dtype(table.dtype()).contiguous();
+  expect_used(kName, used);
 }
 
 void EmbeddingBackward::check() const {

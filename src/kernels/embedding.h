@@ -14,12 +14,14 @@ struct EmbeddingForward {
   Tensor ids;    // int32 [n]
   std::int64_t vocabulary_begin = 0;
   bool add = false;  // y += instead of y = (for the position table)
+  Tensor used = {};  // int32 [1] or empty (rows_used())
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
     v("y", self.y, self.add ? Access::kUpdate : Access::kWrite);
     v("table", self.table, Access::kRead);
     v("ids", self.ids, Access::kRead);
+    v("used", self.used, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }

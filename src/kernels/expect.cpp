@@ -47,6 +47,10 @@ const Operand& Operand::rows() const {
 
 DType sum_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
+void expect_used(std::string_view call, const Tensor& used) {
+  if (used.defined()) Operand{call, "used", used}.shape({1}).dtype(DType::kI32);
+}
+
 void expect_drawn_rows(std::string_view call, const MaskRows& rows) {
   Operand{call, "consumed_samples", rows.consumed_samples}.shape({1}).dtype(DType::kI64);
   PITON_ASSERT(rows.sequence > 0, "{}: {} rows a sample", call, rows.sequence);

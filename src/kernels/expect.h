@@ -24,6 +24,9 @@ struct Operand {
 // The type in which sums, statistics and gradients of `dtype` are kept: fp64 for fp64, else fp32.
 DType sum_dtype(DType dtype);
 
+// Asserts that `used`, if given, is int32 [1].
+void expect_used(std::string_view call, const Tensor& used);
+
 // Asserts that there is the sample counter of random numbers.
 void expect_drawn_rows(std::string_view call, const MaskRows& rows);
 // Asserts that the probability is in [0, 1), and that a nonzero one comes with the sample counter.

@@ -28,6 +28,9 @@ struct ExpertRows {
   Tensor sources;     // [r]; 0 where a row is of no token
   Tensor places;      // [n, k]; -1: the expert is elsewhere, or the choice is dropped
   Tensor first_rows;  // [m + 1]
+
+  // int32 [1]: how many rows are of a token.
+  Tensor used() const { return first_rows.slice(0, first_rows.dim(0) - 1, 1); }
 };
 
 // What the scores s of a token are, of its logits.

@@ -252,6 +252,7 @@ class DecoderChunk final : public Chunk {
                .experts = &layout.mesh->group(Axis::kExpert),
                .alone = config.latent || config.mtp_layers > 0 ? &layout.mesh->group(AxisSet{0})
                                                                : nullptr,
+               .sends_rows_to_experts = layout.options.sends_rows_to_experts,
                .strategy = layout.options.linears,
                .shared = layout.shared,
                .dtype = config.dtype,

@@ -37,6 +37,9 @@ struct LayoutOptions {
   // the model is one chunk. Then layers_of_chunks has the layers of the encoder first.
   int split_stage = 0;
   ContextForms context;
+  // Tokens go to the ranks of their experts alone (ops/experts/row_exchange.h); else expert ranks
+  // gather all tokens.
+  bool sends_rows_to_experts = false;
 };
 
 // Layers [begin, end) of the whole model.

@@ -92,7 +92,7 @@ std::vector<ExpertAdapter> adapters_of_last_product(const ExpertProducts& of, st
 }
 
 Tensor drawn_mask(Context& context, const Shard& shard, const ExpertMask& mask,
-                  const ExpertRows& rows) {
+                  const ExpertRows& rows, const RowExchange* exchange) {
   if (!context.training || !context.adapters || mask.probability == 0) return {};
   MaskRows drawn = context.rows;
   drawn.first_column = mask.first_column;
@@ -108,7 +108,9 @@ Tensor drawn_mask(Context& context, const Shard& shard, const ExpertMask& mask,
                         .dropout = {mask.probability, site_key(context.seed, mask.site), drawn}},
       context.stream);
   context.kernels.run(Scale{.y = tokens, .x = tokens, .factor = 2}, context.stream);
-  const Value all = rows_of_ranks(context, {tokens}, *shard.experts, /*splits=*/true);
+  const Value all = exchange != nullptr
+                        ? sent_rows(context, {tokens}, *exchange)
+                        : rows_of_ranks(context, {tokens}, *shard.experts, /*splits=*/true);
   return dispatched(context, {all.tensor}, rows).tensor;
 }
 

@@ -16,6 +16,7 @@
 #include "nn/shard.h"
 #include "ops/experts/expert_linear.h"
 #include "ops/experts/expert_rows.h"
+#include "ops/experts/row_exchange.h"
 
 namespace piton {
 
@@ -61,7 +62,8 @@ struct ExpertMask {
   std::int64_t width = 0;
   std::int64_t first_column = 0;
 };
+// `exchange`: how tokens get to their experts; null: the expert ranks gather them.
 Tensor drawn_mask(Context& context, const Shard& shard, const ExpertMask& mask,
-                  const ExpertRows& rows);
+                  const ExpertRows& rows, const RowExchange* exchange);
 
 }  // namespace piton

@@ -150,6 +150,15 @@ std::int64_t ExpertMlp::most_rows(const Context& context, std::int64_t tokens) c
   return ranks * std::min(tokens, shape_.rules.capacity(whole, shape_.experts));
 }
 
+std::optional<RowExchange> ExpertMlp::exchange_of(Context& context, const Tensor& choices) const {
+  Communicator& ranks = *shard_.experts;
+  if (!shard_.sends_rows_to_experts || ranks.size() == 1) return std::nullopt;
+  const std::int64_t most = most_rows(context, choices.dim(0) / ranks.size()) / ranks.size();
+  return exchanged_rows(
+      context, ranks, choices,
+      {.experts = shape_.experts, .here = here_, .most = most, .rules = shape_.rules});
+}
+
 Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
   Communicator& ranks = *shard_.experts;
   const Routing routing = routed(context, tokens,
@@ -159,13 +168,19 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
                                   .rules = shape_.rules,
                                   .context = shard_.context.group,
                                   .random_key = site_key(context.seed, random_site_)});
-  const auto of_ranks = [&](const Value& x) {
+  const auto gathered = [&](const Value& x) {
     return rows_of_ranks(context, x, ranks, /*splits=*/true);
   };
+  const Tensor choices = gathered({routing.choices}).tensor;
+  const std::optional<RowExchange> exchange = exchange_of(context, choices);
+  const auto at_experts = [&](const Value& x) {
+    return exchange ? sent_rows(context, x, *exchange) : gathered(x);
+  };
+  const CountedRows* const used = exchange ? &exchange->used : nullptr;
   const bool weighs_inputs = shape_.weighs_inputs;
-  const Value x = of_ranks(weighs_inputs ? weighted(context, tokens, routing.weights) : tokens);
-  const Value weights = weighs_inputs ? Value{} : of_ranks(routing.weights);
-  const ExpertRows rows = sorted_rows(context, of_ranks({routing.choices}).tensor, here_,
+  const Value x = at_experts(weighs_inputs ? weighted(context, tokens, routing.weights) : tokens);
+  const Value weights = weighs_inputs ? Value{} : at_experts(routing.weights);
+  const ExpertRows rows = sorted_rows(context, exchange ? exchange->choices : choices, here_,
                                       most_rows(context, tokens.tensor.dim(0)));
   const std::int64_t width = shape_.ffn_hidden / shard_.size();
   const auto mask_of = [&](std::int64_t columns, std::int64_t first,
@@ -177,17 +192,17 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
                        .tokens = tokens.tensor.dim(0),
                        .width = columns,
                        .first_column = first},
-                      rows);
+                      rows, exchange ? &*exchange : nullptr);
   };
-  const Value inner = expert_linear(context, dispatched(context, x, rows),
+  const Value inner = expert_linear(context, dispatched(context, x, rows, used),
                                     {.weight = *up_,
                                      .bias = up_bias_,
                                      .adapters = up_adapters_,
                                      .mask = mask_of(shape_.hidden, 0, up_adapters_)},
                                     rows.first_rows);
-  const Value active = shape_.gated
-                           ? gated_activation(context, inner, shape_.activation, shape_.gate_rule)
-                           : activation_of(context, inner, shape_.activation);
+  const Value active = shape_.gated ? gated_activation(context, inner, shape_.activation,
+                                                       shape_.gate_rule, rows.used())
+                                    : activation_of(context, inner, shape_.activation, rows.used());
   const Value outer = expert_linear(context, active,
                                     {.weight = *down_,
                                      .bias = down_bias_,
@@ -195,9 +210,10 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
                                      .adapters = down_adapters_,
                                      .mask = mask_of(width, shard_.rank() * width, down_adapters_)},
                                     rows.first_rows);
-  const Value y =
-      weighs_inputs ? summed(context, outer, rows) : combined(context, outer, weights, rows.places);
-  return sum_over_ranks(context, y, ranks, /*splits=*/true);
+  const Value y = weighs_inputs ? summed(context, outer, rows, used)
+                                : combined(context, outer, weights, rows.places, used);
+  return exchange ? returned_rows(context, y, *exchange)
+                  : sum_over_ranks(context, y, ranks, /*splits=*/true);
 }
 
 Value ExpertMlp::forward(Context& context, const Value& x, const Value* residual) const {

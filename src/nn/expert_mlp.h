@@ -13,7 +13,9 @@
 // Each of e ranks of the expert axis has m = experts/e experts, and n tokens that differ. It routes
 // these, and the ranks gather the tokens of all with their choices and weights. A rank computes its
 // experts for all e n tokens, in r = e n min(k, m) rows, and the sums are scattered to the ranks
-// that the tokens are of. Where an expert takes at most c of the n tokens, r is at most e m c.
+// that the tokens are of. Where an expert takes at most c of the n tokens, r is at most e m c. With
+// Shard::sends_rows_to_experts the ranks gather choices alone, and tokens go to the ranks of their
+// experts (ops/experts/row_exchange.h); the room is the same.
 #pragma once
 
 #include <optional>
@@ -26,6 +28,7 @@
 #include "ops/activation.h"
 #include "ops/experts/expert_rows.h"
 #include "ops/experts/routing.h"
+#include "ops/experts/row_exchange.h"
 
 namespace piton {
 
@@ -80,6 +83,9 @@ class ExpertMlp {
  private:
   // The most rows of one expert, of the tokens of each rank of the expert axis.
   std::int64_t most_rows(const Context& context, std::int64_t tokens) const;
+  // How the tokens of all ranks with these choices, [e n, k], get to their experts; none: they are
+  // gathered.
+  std::optional<RowExchange> exchange_of(Context& context, const Tensor& choices) const;
   // The sum over the experts that this tensor rank has a part of. tokens [n, h] -> [n, h].
   Value experts_of(Context& context, const Value& tokens) const;
   Value with_shared(Context& context, const Value& experts, const Value& x) const;

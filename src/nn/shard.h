@@ -16,6 +16,8 @@ struct Shard {
   Communicator* group = nullptr;    // of the tensor axis
   Communicator* experts = nullptr;  // of the expert axis; only ExpertMlp needs it
   Communicator* alone = nullptr;    // of this rank; only LatentAttention needs it
+  // Expert ranks send each other the rows that are of use there, in place of all rows.
+  bool sends_rows_to_experts = false;
   LinearStrategy strategy;
   SharedRows* shared = nullptr;  // of the tensor axis, for fused linears; null: there are none
   DType dtype = DType::kF32;

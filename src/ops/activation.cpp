@@ -6,53 +6,61 @@
 
 namespace piton {
 
-Value activated(Context& context, const Value& x, const Tensor& y, ActivationKind kind) {
+Value activated(Context& context, const Value& x, const Tensor& y, ActivationKind kind,
+                const Tensor& used) {
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record(
-      [x_id = x.id, id = result.id, kind, kept = context.tape->keep(x.tensor)](Backward& backward) {
-        Context& context = backward.context();
-        Tensor dy = backward.take(id);
-        if (!dy.defined()) return;
-        const Tensor x = kept.get();
-        Tensor dx = context.activation(x.dtype(), x.shape());
-        context.kernels.run(ActivationBackward{.dx = dx, .dy = dy, .x = x, .kind = kind},
-                            context.stream);
-        backward.give(x_id, std::move(dx));
-      });
+  context.tape->record([x_id = x.id, id = result.id, kind, kept = context.tape->keep(x.tensor),
+                        used = context.tape->keep(used)](Backward& backward) {
+    Context& context = backward.context();
+    Tensor dy = backward.take(id);
+    if (!dy.defined()) return;
+    const Tensor x = kept.get();
+    Tensor dx = context.activation(x.dtype(), x.shape());
+    context.kernels.run(
+        ActivationBackward{.dx = dx, .dy = dy, .x = x, .kind = kind, .used = used.get()},
+        context.stream);
+    backward.give(x_id, std::move(dx));
+  });
   return result;
 }
 
-Value activation_of(Context& context, const Value& x, ActivationKind kind) {
+Value activation_of(Context& context, const Value& x, ActivationKind kind, const Tensor& used) {
   const Tensor y =
       context.tape != nullptr ? context.activation(x.tensor.dtype(), x.tensor.shape()) : x.tensor;
-  context.kernels.run(ActivationForward{.y = y, .x = x.tensor, .kind = kind}, context.stream);
-  return activated(context, x, y, kind);
+  context.kernels.run(ActivationForward{.y = y, .x = x.tensor, .kind = kind, .used = used},
+                      context.stream);
+  return activated(context, x, y, kind, used);
 }
 
 Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind,
-                       const GateRule& rule) {
+                       const GateRule& rule, const Tensor& used) {
   const std::int64_t width = gate_up.tensor.dim(1) / 2;
   const auto half = [width](const Tensor& both, int which) {
     return both.slice(1, which * width, width);
   };
-  const auto run = [half, width, kind, rule](Context& context, const Tensor& x) {
+  const auto run = [half, width, kind, rule](Context& context, const Tensor& x,
+                                             const Tensor& used) {
     Tensor y = context.activation(x.dtype(), {x.dim(0), width});
     context.kernels.run(
-        ActivationForward{.y = y, .x = half(x, 0), .up = half(x, 1), .kind = kind, .gate = rule},
+        ActivationForward{
+            .y = y, .x = half(x, 0), .up = half(x, 1), .kind = kind, .gate = rule, .used = used},
         context.stream);
     return y;
   };
-  const Tensor y = run(context, gate_up.tensor);
+  const Tensor y = run(context, gate_up.tensor, used);
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
   const Kept kept = context.tape->keep(gate_up.tensor);
+  const Kept kept_used = context.tape->keep(used);
   if (context.recompute.activation) {
-    context.tape->provide(y, computed_again([plain = context.with_tape(nullptr), kept,
-                                             run]() mutable { return run(plain, kept.get()); }));
+    context.tape->provide(
+        y, computed_again([plain = context.with_tape(nullptr), kept, kept_used, run]() mutable {
+          return run(plain, kept.get(), kept_used.get());
+        }));
   }
   context.tape->record(
-      [x_id = gate_up.id, id = result.id, kind, rule, half, kept](Backward& backward) {
+      [x_id = gate_up.id, id = result.id, kind, rule, half, kept, kept_used](Backward& backward) {
         Context& context = backward.context();
         Tensor dy = backward.take(id);
         if (!dy.defined()) return;
@@ -64,7 +72,8 @@ Value gated_activation(Context& context, const Value& gate_up, ActivationKind ki
                                                .x = half(x, 0),
                                                .up = half(x, 1),
                                                .kind = kind,
-                                               .gate = rule},
+                                               .gate = rule,
+                                               .used = kept_used.get()},
                             context.stream);
         backward.give(x_id, std::move(d));
       });

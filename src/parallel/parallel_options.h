@@ -30,6 +30,7 @@ struct ParallelOptions {
   std::vector<std::string> context_exchanges{"p2p"};
   std::vector<int> hierarchical_context;  // ranks that exchange heads, ranks of a ring
   int expert = 1;
+  bool sends_rows_to_experts = false;
   int pipeline = 1;
   LinearOptions linears;
   bool use_distributed_optimizer = false;
@@ -113,6 +114,12 @@ struct ParallelOptions {
              "data-parallel "
              "ranks, each with its own samples"},
       expert);
+    v(Option{"moe-token-dispatcher-type",
+             "how the tokens of --expert-model-parallel-size ranks get to their experts, with the "
+             "same results: allgather: each rank gathers all tokens; alltoall (flex): a token goes "
+             "to the ranks that have its experts, on CPUs"},
+      Choice<bool>(sends_rows_to_experts,
+                   {{"allgather", false}, {"alltoall", true}, {"flex", true}}));
     v(Option{"pipeline-model-parallel-size", "number of stages that the layers are divided into"},
       pipeline);
     linears.visit(v);

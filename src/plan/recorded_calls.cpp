@@ -122,11 +122,15 @@ void set_indices(const KernelCall& call, const Machine& machine) {
     const std::int64_t k = sort->choices.dim(1);
     room = sort->rows.sources.dim(0) / std::min(k, sort->rows.first_rows.dim(0) - 1) * k;
   }
+  std::int64_t first_dim = -1;  // of the call's first tensor
   for_each_tensor(call, [&](std::string_view name, const Tensor& tensor, Access access) {
+    if (first_dim < 0) first_dim = tensor.dim(0);
     if (access != Access::kRead || !tensor.defined() || tensor.dtype() != DType::kI32) return;
     if (name == "first rows") {
       const std::int64_t experts = tensor.dim(0) - 1;
       put(tensor, [&](std::int64_t i) { return rows * i / experts; });
+    } else if (name == "used") {
+      put(tensor, [&](std::int64_t) { return first_dim; });
     } else if (name == "choices") {  // of a token: different experts
       put(tensor, [&](std::int64_t i) { return i < room ? i % tensor.dim(1) : -1; });
     }

@@ -37,9 +37,18 @@ ModelConfig at_temperature(ModelConfig model, double temperature) {
 
 }  // namespace
 
-void Session::check(const Device& device, const MeshSizes& mesh, const SessionSettings& settings) {
-  const bool fuses = settings.layout.linears.fuses() && mesh[Axis::kTensor] > 1;
-  if (!fuses || device.place().kind != DeviceKind::kCuda) return;
+void Session::settle(const Machine& machine, const MeshSizes& mesh, SessionSettings& settings) {
+  if (machine.device.place().kind != DeviceKind::kCuda) return;
+  if (settings.layout.sends_rows_to_experts && mesh[Axis::kExpert] > 1) {
+    settings.layout.sends_rows_to_experts = false;
+    if (machine.world.rank() == 0) {
+      machine.log.warning(
+          "--moe-token-dispatcher-type alltoall: steps of --kernels cuda do not wait for the "
+          "choices of tokens, so expert ranks gather all tokens (allgather), with the same "
+          "results");
+    }
+  }
+  if (!settings.layout.linears.fuses() || mesh[Axis::kTensor] == 1) return;
   throw Error(Fault::kUsage,
               "--fused-linears: the ranks of --kernels cuda cannot write to the memory of each "
               "other; leave it out, or use --kernels cpu");
@@ -52,7 +61,7 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& give
     settings_.model.mtp_layers =
         given.drafts_later ? std::min<std::int64_t>(given.model.mtp_layers, 1) : 0;
   const SessionSettings& settings = settings_;
-  check(machine.device, mesh.sizes(), settings);
+  settle(machine, mesh.sizes(), settings_);
   layout_ = {.mesh = mesh_, .options = settings.layout};
   // Made now: creating a group waits for its members, and must not come between messages of a step.
   for (const AxisSet set : {axes(Axis::kTensor), axes(Axis::kExpert), axes(Axis::kPipeline),

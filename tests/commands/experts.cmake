@@ -17,9 +17,12 @@ set(two --expert-model-parallel-size 2)
 run_on(1 one --train-iters 6)
 set(one "${LOSSES}")
 run_on(2 divided --train-iters 6 ${two} --moe-token-dispatcher-type allgather)
-expect_losses("two ranks" "${one}" "${LOSSES}")
-if(NOT LOG MATCHES "--moe-token-dispatcher-type")
-  message(FATAL_ERROR "wanted a note about --moe-token-dispatcher-type\n${LOG}")
+set(gathered "${LOSSES}")
+expect_losses("two ranks" "${one}" "${gathered}")
+# A token goes to the ranks of its experts alone: the same bits.
+run_on(2 rows --train-iters 6 ${two} --moe-token-dispatcher-type alltoall)
+if(NOT LOSSES STREQUAL gathered)
+  message(FATAL_ERROR "single rows: ${LOSSES}, wanted ${gathered}")
 endif()
 run_on(2 sharded --train-iters 6 ${two} --zero-stage 3)
 expect_losses("two ranks, ZeRO-3" "${one}" "${LOSSES}")
@@ -76,6 +79,11 @@ expect(RUN ${plan} ${two} --tensor-model-parallel-size 2 --world-size 8 CODE 0
        OUT "8 ranks: tensor 2 x pipeline 1 x expert 2 x data 2")
 expect(RUN ${plan} ${two} CODE 0 OUT "2 ranks: tensor 1 x pipeline 1 x expert 2 x data 1" "a step is 2 samples")
 expect(RUN ${plan} ${two} --world-size 4 --layouts 1x1 2x1 CODE 0 OUT "1x1" "2x1")
+# Rows of 2 of 4 experts, two of them here: 5 of 6 tokens go to the other rank, in the place of all of them.
+expect(RUN ${plan} ${two} --zero-stage 0 --json CODE 0 OUT "\"all_to_all\":0,")
+expect(RUN ${plan} ${two} --zero-stage 0 --moe-token-dispatcher-type flex --json CODE 0 OUT "\"all_to_all\":[1-9]")
+expect(RUN ${plan} ${two} --moe-token-dispatcher-type rows CODE 2
+       ERR "--moe-token-dispatcher-type: [^\n]*rows[^\n]*allgather[^\n]*alltoall[^\n]*flex")
 expect(RUN inspect layout ${two} --world-size 4 CODE 0 OUT "3 +0 +0 +1 +1 +0")
 # Also without expert ranks: it ended with an internal error.
 expect(RUN ${plan} --step-time CODE 0 OUT "tokens/s")

@@ -189,6 +189,35 @@ TEST(NcclRanks, ExchangeWithAllOthers) {
   EXPECT_EQ(ends[2].text, "2 -2 12 -12 22 -22 | 16 16");
 }
 
+// Rank r sends r + c rows of two elements to rank c, and the last room stays as it is.
+TEST(NcclRanks, ExchangeRowsWithAllOthers) {
+  const int port = test::free_port();
+  const auto ends = run_ranks(3, [&](int number) {
+    Rank rank(port, number, 3);
+    connect_all(*rank.all);
+    RowCounts counts(3);
+    for (int from = 0; from < 3; ++from) {
+      for (int to = 0; to < 3; ++to) counts.at(from, to) = from + to;
+    }
+    std::vector<float> mine;
+    for (std::int64_t i = 0; i < 2 * counts.sent(number); ++i)
+      mine.push_back(static_cast<float>(100 * number + i));
+    const std::int64_t room = counts.received(number) + 1;
+    const Tensor sent = rank.tensor<float>(DType::kF32, mine);
+    const Tensor got =
+        rank.tensor<float>(DType::kF32, std::vector<float>(static_cast<std::size_t>(2 * room), 7));
+    rank.stream->wait(rank.all->all_to_all_rows(
+        got.reshape({room, 2}), sent.reshape({sent.elements() / 2, 2}), counts, *rank.stream));
+    const TrafficCounts traffic = rank.world->traffic();
+    return text(rank.values<float>(got)) +
+           fmt::format("| {} {}", traffic.all_to_all_bytes, traffic.received_bytes);
+  });
+  EXPECT_EQ(ends[0].text, "100 101 200 201 202 203 7 7 | 24 24");
+  EXPECT_EQ(ends[1].text, "0 1 102 103 104 105 204 205 206 207 208 209 7 7 | 32 32");
+  EXPECT_EQ(ends[2].text,
+            "2 3 4 5 106 107 108 109 110 111 210 211 212 213 214 215 216 217 7 7 | 40 40");
+}
+
 // Around a ring, and of different sizes between two of three ranks; more than a mailbox holds.
 TEST(NcclRanks, ExchangeMessagesWithSomeOthers) {
   const int port = test::free_port();

@@ -109,6 +109,32 @@ TEST_P(ExpertValues, OfRowsAreThoseOfTheExpertsThatAreHere) {
   EXPECT_EQ(values(last.places), (std::vector<double>{-1, -1, -1, -1, 0, -1}));
 }
 
+// Rows of no token, which may hold anything.
+TEST_P(ExpertValues, OfRowsThatAreNotUsedAreNeitherReadNorWritten) {
+  const double bad = std::nan("");
+  const Tensor used = int32({1}, {2});
+  const auto unwritten = [] { return fp32({3, 2}, {9, 9, 9, 9, 9, 9}); };
+  const Tensor x = fp32({3, 2}, {1, -2, 3, 4, bad, bad});
+  const Tensor up = fp32({3, 2}, {5, 6, 7, 8, bad, bad});
+  const Tensor y = unwritten(), gated = unwritten(), dx = unwritten(), dup = unwritten();
+  run(ActivationForward{.y = y, .x = x, .kind = ActivationKind::kRelu, .used = used});
+  EXPECT_EQ(values(y), (std::vector<double>{1, 0, 3, 4, 9, 9}));
+  run(ActivationForward{.y = gated, .x = x, .up = up, .kind = ActivationKind::kRelu, .used = used});
+  EXPECT_EQ(values(gated), (std::vector<double>{5, 0, 21, 32, 9, 9}));
+  run(ActivationBackward{.dx = dx,
+                         .dup = dup,
+                         .dy = fp32({3, 2}, {1, 1, 2, 1, bad, bad}),
+                         .x = x,
+                         .up = up,
+                         .kind = ActivationKind::kRelu,
+                         .used = used});
+  EXPECT_EQ(values(dx), (std::vector<double>{5, 0, 14, 8, 9, 9}));
+  EXPECT_EQ(values(dup), (std::vector<double>{1, 0, 6, 4, 9, 9}));
+  const Tensor rows = unwritten();
+  run(EmbeddingForward{.y = rows, .table = up, .ids = int32({3}, {1, 0, 2}), .used = used});
+  EXPECT_EQ(values(rows), (std::vector<double>{7, 8, 5, 6, 9, 9}));
+}
+
 TEST_P(ExpertValues, OfChoicesThatAreElsewhereAddNothing) {
   const double bad = std::nan("");
   const Tensor rows = fp32({3, 2}, {1, 2, 3, 4, bad, bad});

@@ -39,7 +39,11 @@ std::vector<RunLayout> layouts_of_two() {
       divided("EP 2, ZeRO-3, recompute", 2, mesh(1, 1, 1)),
       {.name = "PP 2, ZB-H1", .mesh = mesh(1, 1, 2), .schedule = {ScheduleKind::kZeroBubbleH1}},
       {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
-      {.name = "CP 2", .mesh = with_context(mesh(1, 1, 1), 2)}};
+      {.name = "CP 2", .mesh = with_context(mesh(1, 1, 1), 2)},
+      divided("EP 2, single rows", 2, mesh(1, 1, 1)),
+      divided("EP 2, single rows, recompute", 2, mesh(1, 1, 1))};
+  all[9].sends_rows = all[10].sends_rows = true;
+  all[10].recompute = true;
   all[4].zero = 1;
   all[5].zero = 3;
   all[5].recompute = true;
@@ -53,7 +57,11 @@ std::vector<RunLayout> layouts() {
                              divided("EP 2 x TP 2", 2, mesh(2, 1, 1)),
                              divided("EP 2 x TP 2 + SP, ZeRO-3, recompute", 2, mesh(2, 1, 1)),
                              divided("EP 2 x PP 2, ZeRO-1", 2, mesh(1, 1, 2)),
-                             divided("EP 2 x DP 2, ZeRO-2", 2, mesh(1, 2, 1))};
+                             divided("EP 2 x DP 2, ZeRO-2", 2, mesh(1, 2, 1)),
+                             divided("EP 2 x TP 2 + SP, single rows", 2, mesh(2, 1, 1)),
+                             divided("EP 4, single rows", 4, mesh(1, 1, 1))};
+  all[6].sequence_parallel = true;
+  all[6].sends_rows = all[7].sends_rows = true;
   all[1].sequence_parallel = true;
   all[3].sequence_parallel = true;
   all[3].zero = 3;

@@ -106,7 +106,7 @@ RunLayout divided(std::string name, int e, const MeshSizes& sizes) {
 }
 
 std::vector<RunLayout> layouts_of_two() {
-  std::vector<RunLayout> all(5, divided("EP 2", 2, mesh(1, 1, 1)));
+  std::vector<RunLayout> all(6, divided("EP 2", 2, mesh(1, 1, 1)));
   for (int zero = 1; zero <= 3; ++zero) {
     RunLayout& one = all[static_cast<std::size_t>(zero)];
     one.name += fmt::format(", ZeRO-{}", zero);
@@ -115,6 +115,8 @@ std::vector<RunLayout> layouts_of_two() {
   }
   all[4].name += ", MLP again";
   all[4].rules = {.granularity = RecomputeGranularity::kSelective, .parts = {.mlp = true}};
+  all[5].name += ", single rows";
+  all[5].sends_rows = true;
   return all;
 }
 
@@ -125,6 +127,8 @@ std::vector<RunLayout> layouts() {
   all.push_back(divided("EP 4, ZeRO-3, recompute", 4, mesh(1, 1, 1)));
   all.back().zero = 3;
   all.back().recompute = true;
+  all.push_back(divided("EP 4, single rows", 4, mesh(1, 1, 1)));
+  all.back().sends_rows = true;
   all.push_back(divided("EP 2 x TP 2", 2, mesh(2, 1, 1)));
   all.push_back(divided("EP 2 x TP 2 + SP", 2, mesh(2, 1, 1)));
   all.back().sequence_parallel = true;
@@ -246,6 +250,42 @@ INSTANTIATE_TEST_SUITE_P(Models, ExpertParallel,
                                          "later tokens", "biased", "limited", "first", "inputs",
                                          "random"));
 
+// Rows that go to the ranks of their experts alone: the losses and weights of the rows that all
+// ranks gather, to the bit, with fewer bytes.
+TEST_P(ExpertParallel, GivesTheBitsOfGatheredRowsIfSingleRowsAreSent) {
+  ModelConfig model = small(GetParam());
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    model.dtype = dtype;
+    for (RunLayout layout : layouts_of(turn_of(GetParam()) + 1)) {
+      SCOPED_TRACE(layout.name + (dtype == DType::kBF16 ? ", bf16" : ""));
+      const auto reports_and_weights = [&](bool sends) {
+        layout.sends_rows = sends;
+        TrainingRun run(ranks::world(), layout, model);
+        std::vector<double> reports;
+        for (int step = 0; step < 3; ++step) {
+          const StepReport report = run.step();
+          reports.insert(reports.end(), {report.loss, report.grad_norm});
+        }
+        reports.push_back(run.evaluation().loss_sum);
+        return std::pair{reports, run.pieces()};
+      };
+      const TrafficCounts start = ranks::world().traffic();
+      const auto gathered = reports_and_weights(false);
+      const TrafficCounts middle = ranks::world().traffic();
+      const auto sent = reports_and_weights(true);
+      const TrafficCounts end = ranks::world().traffic();
+      EXPECT_EQ(sent.first, gathered.first);
+      EXPECT_TRUE(sent.second == gathered.second);
+      const auto moved = [](const TrafficCounts& from, const TrafficCounts& to) {
+        return to.all_gather_bytes + to.reduce_scatter_bytes + to.all_to_all_bytes -
+               from.all_gather_bytes - from.reduce_scatter_bytes - from.all_to_all_bytes;
+      };
+      EXPECT_LE(moved(middle, end), moved(start, middle));
+      EXPECT_GT(end.all_to_all_bytes, middle.all_to_all_bytes);
+    }
+  }
+}
+
 TEST(ExpertParallelHalf, IsNearOneProcess) {
   ModelConfig model = small("few");
   model.dtype = DType::kBF16;
@@ -327,7 +367,8 @@ TEST(ExpertParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
       const auto counted = static_cast<double>(run.arena().counts().peak_total_bytes);
       EXPECT_NEAR(static_cast<double>(planned.memory.peak_total_bytes), counted, 0.05 * counted);
       if (layout.mesh.sample_ranks() != ranks::world().size() || layout.zero > 0 ||
-          layout.recompute || layout.rules.granularity != RecomputeGranularity::kNone)
+          layout.recompute || layout.sends_rows ||
+          layout.rules.granularity != RecomputeGranularity::kNone)
         continue;
       // Of each row and layer: in forward x, k choices and k weights are gathered, and the sum is
       // scattered; in backward its gradient is gathered, and those of x and the weights are
@@ -345,11 +386,74 @@ TEST(ExpertParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
   }
 }
 
+// What a rank sends in a step.
+TrafficCounts traffic_of_step(TrainingRun& run) {
+  const TrafficCounts before = ranks::world().traffic();
+  run.step();
+  TrafficCounts after = ranks::world().traffic();
+  after.all_gather_bytes -= before.all_gather_bytes;
+  after.reduce_scatter_bytes -= before.reduce_scatter_bytes;
+  after.all_to_all_bytes -= before.all_to_all_bytes;
+  return after;
+}
+
+// Where a token chooses all experts, single rows are all rows.
+TEST(ExpertParallelRows, OfAllExpertsHaveTheBytesOfTheTable) {
+  ModelConfig model = small("few");
+  model.experts->choices = model.experts->experts;
+  RunLayout layout = divided("", ranks::world().size(), mesh(1, 1, 1));
+  layout.sends_rows = true;
+  TrainingRun run(ranks::world(), layout, model);
+  run.step();
+  const TrafficCounts sent = traffic_of_step(run);
+  const std::int64_t e = ranks::world().size();
+  const std::int64_t rows =
+      model.layers * test::kSamples * test::kSequence / layout.mesh.sample_ranks() * (e - 1);
+  const std::int64_t k = model.experts->choices, h = model.hidden;
+  EXPECT_EQ(sent.all_gather_bytes, rows * 4 * k);
+  EXPECT_EQ(sent.reduce_scatter_bytes, 0);
+  // In forward x and weights go there and sums come back, and in backward the reverse.
+  EXPECT_EQ(sent.all_to_all_bytes, rows * 4 * (2 * (h + k) + 2 * h));
+}
+
+// A random router chooses all experts as often.
+TEST(ExpertParallelRows, ArePlannedAsOfUniformChoices) {
+  ModelConfig model = small("random");
+  model.experts->capacity_factor = 0;
+  for (RunLayout layout : layouts_of(1)) {
+    SCOPED_TRACE(layout.name);
+    layout.sends_rows = true;
+    TrainingRun run(ranks::world(), layout, model);
+    run.losses(2);
+    const TrafficCounts sent = traffic_of_step(run);
+    const RunPlan plan{.mesh = layout.mesh,
+                       .sequence = test::kSequence,
+                       .micro_batch = layout.micro,
+                       .global_batch = test::kSamples,
+                       .micro_batches = run.session().settings().micro_batches,
+                       .session = run.session().settings()};
+    const RankEstimate planned =
+        estimate_layout(plan, run.machine())[static_cast<std::size_t>(ranks::world().rank())];
+    EXPECT_EQ(planned.traffic.all_gather_bytes, sent.all_gather_bytes);
+    EXPECT_EQ(planned.traffic.reduce_scatter_bytes, sent.reduce_scatter_bytes);
+    const auto exchanged = static_cast<double>(sent.all_to_all_bytes);
+    EXPECT_NEAR(static_cast<double>(planned.traffic.all_to_all_bytes), exchanged, 0.1 * exchanged);
+    const auto counted = static_cast<double>(run.arena().counts().peak_total_bytes);
+    EXPECT_NEAR(static_cast<double>(planned.memory.peak_total_bytes), counted, 0.05 * counted);
+  }
+}
+
 // Tokens choose other experts in every step; sizes do not depend on it.
 TEST(ExpertParallelMemory, OfStep3IsAtTheAddressesOfStep6) {
   using Requests = std::vector<std::pair<const std::byte*, std::int64_t>>;
   const ModelConfig model = small("norms");
-  for (const RunLayout& layout : layouts_of(1)) {
+  std::vector<RunLayout> all = layouts_of(1);
+  for (RunLayout& layout : layouts_of(2)) {
+    layout.name += ", single rows";
+    layout.sends_rows = true;
+    all.push_back(layout);
+  }
+  for (const RunLayout& layout : all) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
     Requests third, last;

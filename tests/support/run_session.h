@@ -67,7 +67,8 @@ struct RunLayout {
   std::vector<std::int64_t> layers;  // of the chunks of the model; empty: equal
   int split = 0;                     // the first stage of the decoder of T5
   ContextForms context;
-  bool scatters = true;  // each tensor rank sends its part of a boundary
+  bool sends_rows = false;  // to the ranks of experts, in place of gathering all
+  bool scatters = true;     // each tensor rank sends its part of a boundary
   std::int64_t vocabulary_multiple = 16;
   double embedding_noise = 0;
 
@@ -220,7 +221,8 @@ class TrainingRun {
                        .vocabulary_multiple = layout.vocabulary_multiple,
                        .layers_of_chunks = layout.layers,
                        .split_stage = layout.split,
-                       .context = layout.context},
+                       .context = layout.context,
+                       .sends_rows_to_experts = layout.sends_rows},
             .zero_stage = layout.zero,
             .zero_instances = layout.instances,
             .schedule = layout.schedule,

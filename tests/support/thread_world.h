@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -40,6 +41,7 @@ struct ThreadWorldState {
     Tensor out;
     Tensor in;
     std::vector<std::int64_t> begins;
+    std::optional<RowCounts> counts = std::nullopt;
     std::string bytes;
     std::vector<std::string>* all_bytes = nullptr;
     int root = 0;
@@ -120,6 +122,13 @@ class ThreadCommunicator final : public Communicator {
   Event all_to_all(const Tensor& out, const Tensor& mine, const After& after) override {
     counts_.all_to_all_bytes += mine.bytes() / size() * (size() - 1);
     return start(after, {.kind = "all-to-all", .out = out, .in = mine, .begins = equal_parts(out)});
+  }
+  Event all_to_all_rows(const Tensor& out, const Tensor& mine, const RowCounts& counts,
+                        const After& after) override {
+    check_rows(*this, out, mine, counts);
+    counts_.all_to_all_bytes +=
+        traffic_of_rows(*this, counts, out.dim(1) * size_bytes(out.dtype())).all_to_all_bytes;
+    return start(after, {.kind = "all-to-all", .out = out, .in = mine, .counts = counts});
   }
   int largest_tag() const override { return state_.largest_tag; }
   Event broadcast(const Tensor& data, int root, const After& after) override {
@@ -253,8 +262,11 @@ class ThreadCommunicator final : public Communicator {
 
   void carry_out(const ThreadWorldState::Round& round) {
     for (const auto& one : round) {
+      const bool rows = one->counts.has_value() && round[0]->counts.has_value() &&
+                        one->counts->all() == round[0]->counts->all();
       const bool same = one->kind == round[0]->kind && one->begins == round[0]->begins &&
-                        (!one->in.defined() || one->kind == "all-gather" ||
+                        one->counts.has_value() == round[0]->counts.has_value() &&
+                        (rows || !one->in.defined() || one->kind == "all-gather" ||
                          one->in.elements() == round[0]->in.elements());
       if (!same) throw Error(Fault::kPeer, "{}: {} met {}", name_, one->kind, round[0]->kind);
     }
@@ -309,6 +321,15 @@ class ThreadCommunicator final : public Communicator {
         continue;
       }
       for (std::size_t r = 0; r < round.size(); ++r) {
+        if (to->counts) {
+          const auto sender = static_cast<int>(r), receiver = static_cast<int>(member);
+          const RowCounts& counts = *to->counts;
+          const std::int64_t row = to->out.dim(1) * width;
+          std::memcpy(to->out.raw() + counts.first_received(sender, receiver) * row,
+                      round[r]->in.raw() + counts.first_sent(sender, receiver) * row,
+                      static_cast<std::size_t>(counts.at(sender, receiver) * row));
+          continue;
+        }
         const std::int64_t from = kind == "all-to-all" ? begins[member] * width : 0;
         std::memmove(to->out.raw() + begins[r] * width, round[r]->in.raw() + from,
                      (begins[r + 1] - begins[r]) * width);

@@ -67,7 +67,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
      "weight-decay-incr-style:1 rampup-batch-size:* tensor-model-parallel-size:1 "
      "context-parallel-size:1 cp-comm-type:* hierarchical-context-parallel-sizes:* "
-     "expert-model-parallel-size:1 "
+     "expert-model-parallel-size:1 moe-token-dispatcher-type:1 "
      "num-distributed-optimizer-instances:1 "
      "pipeline-model-parallel-size:1 num-layers-per-virtual-pipeline-stage:1 "
      "num-virtual-stages-per-pipeline-rank:1 microbatch-group-size-per-virtual-pipeline-stage:1 "
@@ -204,8 +204,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "moe-zero-memory-num-layers:1 moe-hierarchical-alltoallv moe-experts-pipeline-degree:1 "
      "moe-unperm2-mem-optim moe-unperm2-mem-optim-swap moe-bmm-mc2 enable-token-rearrange-opt",
      "rows of tokens are sorted by expert, and one call computes all experts of a layer"},
-    {kIgnored, "moe-token-dispatcher-type:1 moe-flex-dispatcher-backend:1",
-     "ranks of --expert-model-parallel-size gather all tokens (allgather), whatever it says"},
+    {kIgnored, "moe-flex-dispatcher-backend:1",
+     "flex of --moe-token-dispatcher-type sends rows by the transport that joins all ranks"},
     {kIgnored, "output-layer-slice-num:1 mtp-mem-efficient-logits",
      "logits are computed for slices of the rows, and not kept"},
     {kIgnored, "kv-head-repeat-before-uly-alltoall",

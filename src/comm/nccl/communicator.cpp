@@ -149,30 +149,53 @@ Event NcclCommunicator::reduce_scatter(const Tensor& mine, const Tensor& all, co
   });
 }
 
-// The part of this member is copied.
+Event NcclCommunicator::exchange_parts(const std::vector<Tensor>& out,
+                                       const std::vector<Tensor>& mine, const Tensor& whole,
+                                       const After& after) {
+  return all_.enqueue("all-to-all", whole, after, [&](cudaStream_t stream) {
+    const auto self = static_cast<std::size_t>(rank());
+    cuda::check(cudaMemcpyAsync(out[self].raw(), mine[self].raw(), bytes_of(mine[self]),
+                                cudaMemcpyDeviceToDevice, stream),
+                "copy");
+    std::vector<PeerMessage> sends, receives;
+    for (int member = 0; member < size(); ++member) {
+      const auto m = static_cast<std::size_t>(member);
+      if (member == rank()) continue;
+      if (mine[m].bytes() > 0) sends.push_back({mine[m], member});
+      if (out[m].bytes() > 0) receives.push_back({out[m], member});
+    }
+    return start(sends, receives, stream);
+  });
+}
+
 Event NcclCommunicator::all_to_all(const Tensor& out, const Tensor& mine, const After& after) {
   PITON_ASSERT(out.dtype() == mine.dtype() && out.elements() == mine.elements() &&
                    out.elements() % size() == 0 && mine.contiguous() && mine.place() == out.place(),
                "all-to-all of {} over {} ranks into {}", to_string(mine), size(), to_string(out));
   const std::int64_t moved = out.bytes() / size() * (size() - 1);
   count({.all_to_all_bytes = moved, .received_bytes = moved, .collectives = 1});
-  const auto part = [&](const Tensor& whole, int member) {
+  const auto parts = [&](const Tensor& whole) {
     const std::int64_t elements = whole.elements() / size();
-    return whole.flatten().slice(0, elements * member, elements);
+    std::vector<Tensor> all;
+    for (int member = 0; member < size(); ++member)
+      all.push_back(whole.flatten().slice(0, elements * member, elements));
+    return all;
   };
-  return all_.enqueue("all-to-all", out, after, [&](cudaStream_t stream) {
-    const Tensor own = part(mine, rank());
-    cuda::check(cudaMemcpyAsync(part(out, rank()).raw(), own.raw(), bytes_of(own),
-                                cudaMemcpyDeviceToDevice, stream),
-                "copy");
-    std::vector<PeerMessage> sends, receives;
-    for (int member = 0; member < size(); ++member) {
-      if (member == rank()) continue;
-      sends.push_back({part(mine, member), member});
-      receives.push_back({part(out, member), member});
-    }
-    return start(sends, receives, stream);
-  });
+  return exchange_parts(parts(out), parts(mine), out, after);
+}
+
+Event NcclCommunicator::all_to_all_rows(const Tensor& out, const Tensor& mine,
+                                        const RowCounts& counts, const After& after) {
+  check_rows(*this, out, mine, counts);
+  PITON_ASSERT(mine.contiguous() && out.contiguous() && mine.place() == out.place(),
+               "all-to-all of rows of {} into {}", to_string(mine), to_string(out));
+  count(traffic_of_rows(*this, counts, out.dim(1) * size_bytes(out.dtype())));
+  std::vector<Tensor> received, sent;
+  for (int m = 0; m < size(); ++m) {
+    received.push_back(out.slice(0, counts.first_received(m, rank()), counts.at(m, rank())));
+    sent.push_back(mine.slice(0, counts.first_sent(rank(), m), counts.at(rank(), m)));
+  }
+  return exchange_parts(received, sent, out, after);
 }
 
 Event NcclCommunicator::broadcast(const Tensor& data, int root, const After& after) {

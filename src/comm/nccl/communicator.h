@@ -68,6 +68,8 @@ class NcclCommunicator final : public Communicator, public LanedMessages {
   Event all_gather(const Tensor& out, const Tensor& mine, const After& after) override;
   Event reduce_scatter(const Tensor& mine, const Tensor& all, const After& after) override;
   Event all_to_all(const Tensor& out, const Tensor& mine, const After& after) override;
+  Event all_to_all_rows(const Tensor& out, const Tensor& mine, const RowCounts& counts,
+                        const After& after) override;
   Event broadcast(const Tensor& data, int root, const After& after) override;
   Event send(const Tensor& data, int member, int tag, Stream& after) override;
   Event receive(const Tensor& data, int member, int tag, Stream& after) override;
@@ -84,6 +86,9 @@ class NcclCommunicator final : public Communicator, public LanedMessages {
 
  private:
   Channel& lane_of(int from, int to, int tag);
+  // Part m of `mine` goes to member m, part m of `out` comes from it, that of this one is copied.
+  Event exchange_parts(const std::vector<Tensor>& out, const std::vector<Tensor>& mine,
+                       const Tensor& whole, const After& after);
   // Starts all of them together, on the stream of the group.
   Result start(const std::vector<PeerMessage>& sends, const std::vector<PeerMessage>& receives,
                cudaStream_t stream);

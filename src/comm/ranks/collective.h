@@ -28,8 +28,12 @@ struct Collective {
   Reduction reduction = Reduction::kSum;
   int root = 0;
   std::int64_t elements = 0;  // of the whole tensor
-  std::vector<std::int64_t>
-      begins;  // gather, scatter, exchange: part m is [begins[m], begins[m + 1])
+  // Gather, scatter, exchange: part m is [begins[m], begins[m + 1]).
+  std::vector<std::int64_t> begins;
+  // Exchange of parts of different sizes: number i n + j of n * n has the elements from member i to
+  // member j, the same on every member; `begins` are of the target then, and these of the source.
+  std::vector<std::int64_t> pairs;
+  std::vector<std::int64_t> source_begins;
   //            source             target
   // all-reduce the whole          the same
   // gather     the own part       the whole
@@ -46,6 +50,15 @@ struct Collective {
   std::shared_ptr<Job> job;
 
   std::int64_t part_elements(int member) const { return begins[member + 1] - begins[member]; }
+  // Of the source of an exchange.
+  std::int64_t source_begin(int member) const {
+    return (pairs.empty() ? begins : source_begins)[member];
+  }
+  std::int64_t source_elements(int member) const {
+    return source_begin(member + 1) - source_begin(member);
+  }
+  // Of a part of any member. With `pairs` parts of members to themselves do not count.
+  std::int64_t longest_part() const;
   std::int64_t element_bytes() const { return size_bytes(dtype); }
   std::string text() const;  // "all-reduce number 12 of fp32 [1000]"
 };

@@ -250,6 +250,27 @@ Event RankCommunicator::all_to_all(const Tensor& out, const Tensor& mine, const 
              &after);
 }
 
+Event RankCommunicator::all_to_all_rows(const Tensor& out, const Tensor& mine,
+                                        const RowCounts& counts, const After& after) {
+  check_rows(*this, out, mine, counts);
+  const std::int64_t width = out.dim(1);
+  count(traffic_of_rows(*this, counts, width * size_bytes(out.dtype())));
+  Collective collective{.kind = CollectiveKind::kExchange,
+                        .dtype = out.dtype(),
+                        .source = address_of(mine),
+                        .target = address_of(out),
+                        .memory = memory_of({&out, &mine})};
+  for (const std::int64_t rows : counts.all()) {
+    collective.pairs.push_back(rows * width);
+    collective.elements += rows * width;
+  }
+  for (int m = 0; m <= size(); ++m) {
+    collective.begins.push_back(counts.first_received(m, rank_) * width);
+    collective.source_begins.push_back(counts.first_sent(rank_, m) * width);
+  }
+  return ask(std::move(collective), &after);
+}
+
 Event RankCommunicator::broadcast(const Tensor& data, int root, const After& after) {
   PITON_ASSERT(root >= 0 && root < size(), "root {} of {}", root, size());
   const bool sends = root == rank_;

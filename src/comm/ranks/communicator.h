@@ -40,6 +40,8 @@ class RankCommunicator final : public Communicator {
   Event all_gather(const Tensor& out, const Tensor& mine, const After& after) override;
   Event reduce_scatter(const Tensor& mine, const Tensor& all, const After& after) override;
   Event all_to_all(const Tensor& out, const Tensor& mine, const After& after) override;
+  Event all_to_all_rows(const Tensor& out, const Tensor& mine, const RowCounts& counts,
+                        const After& after) override;
   Event broadcast(const Tensor& data, int root, const After& after) override;
   Event send(const Tensor& data, int member, int tag, Stream& after) override;
   Event receive(const Tensor& data, int member, int tag, Stream& after) override;

@@ -136,14 +136,14 @@ void MessageRunner::move_parts() {
   const std::int64_t size_of = now_.element_bytes();
   const bool exchanges = now_.kind == CollectiveKind::kExchange;
   const auto source_of = [&](int member) {
-    return now_.source + (exchanges ? now_.begins[member] * size_of : 0);
+    return now_.source + (exchanges ? now_.source_begin(member) * size_of : 0);
   };
   std::byte* own = now_.target + now_.begins[rank_] * size_of;
   const std::int64_t own_elements = now_.part_elements(rank_);
   for (int m = 0; m < size(); ++m) {
     if (m == rank_) continue;
     receive(now_.target + now_.begins[m] * size_of, now_.part_elements(m), m);
-    send(source_of(m), exchanges ? now_.part_elements(m) : own_elements, m);
+    send(source_of(m), exchanges ? now_.source_elements(m) : own_elements, m);
   }
   if (own != source_of(rank_) && own_elements > 0) {
     std::memcpy(own, source_of(rank_), own_elements * size_of);

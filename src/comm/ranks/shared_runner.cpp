@@ -89,8 +89,7 @@ void SharedRunner::start(const Collective& collective) {
     case CollectiveKind::kGather:
     case CollectiveKind::kScatter:
     case CollectiveKind::kExchange:
-      whole = 0;
-      for (int m = 0; m < size(); ++m) whole = std::max(whole, now_.part_elements(m));
+      whole = now_.longest_part();
       if (now_.kind != CollectiveKind::kGather) room = room / size() / 16 * 16;
       PITON_ASSERT(room > 0, "a group of {} ranks on one host", size());
       break;
@@ -98,14 +97,15 @@ void SharedRunner::start(const Collective& collective) {
   per_round_ = room;
   rounds_ = std::max<std::int64_t>(1, (whole + room - 1) / room);
 
+  const std::vector<std::int64_t>& parts = now_.pairs.empty() ? now_.begins : now_.pairs;
   Header& header = line(rank_).headers[now_.number % 2];
   header = {.asked = {.kind = now_.kind,
                       .dtype = now_.dtype,
                       .reduction = now_.reduction,
                       .root = now_.root,
                       .elements = now_.elements,
-                      .parts = hash64({reinterpret_cast<const char*>(now_.begins.data()),
-                                       now_.begins.size() * sizeof(now_.begins[0])})},
+                      .parts = hash64({reinterpret_cast<const char*>(parts.data()),
+                                       parts.size() * sizeof(parts[0])})},
             .symmetric = 0,
             .symmetric_offset = 0};
   if (now_.kind == CollectiveKind::kAllReduce || now_.kind == CollectiveKind::kGather ||
@@ -234,9 +234,10 @@ void SharedRunner::fill(std::int64_t round) {
     case CollectiveKind::kScatter:
     case CollectiveKind::kExchange:
       for (int m = 0; m < size(); ++m) {
+        if (m == rank_ && now_.kind == CollectiveKind::kExchange) continue;
         to = slot(rank_, round) + m * per_round_ * size_of;
-        copy(now_.source + (now_.begins[m] + begin) * size_of,
-             std::min(per_round_, now_.part_elements(m) - begin));
+        copy(now_.source + (now_.source_begin(m) + begin) * size_of,
+             std::min(per_round_, now_.source_elements(m) - begin));
       }
       break;
     case CollectiveKind::kBarrier:
@@ -304,6 +305,15 @@ void SharedRunner::take(std::int64_t round) {
     }
     case CollectiveKind::kExchange:
       for (int m = 0; m < size(); ++m) {
+        if (m == rank_) {
+          // May be longer than all parts that go through slots: a share of it in each round.
+          const std::int64_t own = now_.part_elements(m);
+          const std::int64_t first = own * round / rounds_;
+          copy(now_.target + (now_.begins[m] + first) * size_of,
+               now_.source + (now_.source_begin(m) + first) * size_of,
+               own * (round + 1) / rounds_ - first);
+          continue;
+        }
         copy(now_.target + (now_.begins[m] + begin) * size_of,
              slot(m, round) + rank_ * per_round_ * size_of,
              std::min(per_round_, now_.part_elements(m) - begin));

@@ -7,7 +7,8 @@
 //   sum     all-reduce: own slice over all slots, into own slot    once all filled round k
 //   take    copy the result out (scatter: sum it out)              once all filled (summed) round k
 //
-// An all-to-all fills as a scatter does, and takes its part of each slot.
+// An all-to-all fills as a scatter does, and takes its part of each slot; its part of its own
+// memory it copies at once.
 //
 // Each member counts its rounds in a line that only it writes. The member that completes a
 // condition rings the others' doorbells. Small all-reduces, and those between two members, skip the
@@ -52,7 +53,7 @@ class SharedRunner final : public CollectiveRunner {
     Reduction reduction;
     std::int32_t root;
     std::int64_t elements;
-    std::uint64_t parts;  // hash of begins
+    std::uint64_t parts;  // hash of begins, or of pairs
     bool operator==(const Asked&) const = default;
   };
   // Each line has two headers: collective n is in header n mod 2 until n + 2 starts.

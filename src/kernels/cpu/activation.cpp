@@ -45,7 +45,7 @@ void execute(CpuContext& context, const ActivationForward& call) {
                                 .columns = call.x.dim(1),
                                 .kind = kind_of(call.kind)};
   set_gate(arguments, call.gate);
-  context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4),
+  context.ranges(rows_used(call.used, call.x.dim(0)), grain_of(call.x.dim(1) * 4),
                  [&](std::int64_t begin, std::int64_t end) {
                    context.vector.activation_forward(arguments, begin, end);
                  });
@@ -60,7 +60,7 @@ void execute(CpuContext& context, const ActivationBackward& call) {
                                 .columns = call.x.dim(1),
                                 .kind = kind_of(call.kind)};
   set_gate(arguments, call.gate);
-  context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4),
+  context.ranges(rows_used(call.used, call.x.dim(0)), grain_of(call.x.dim(1) * 4),
                  [&](std::int64_t begin, std::int64_t end) {
                    context.vector.activation_backward(arguments, begin, end);
                  });

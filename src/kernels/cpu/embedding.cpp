@@ -13,7 +13,8 @@ void execute(CpuContext& context, const EmbeddingForward& call) {
   const std::int64_t width = size_bytes(call.y.dtype());
   const Type type = type_of(call.y.dtype());
   const auto* ids = call.ids.data<std::int32_t>();
-  context.ranges(call.y.dim(0), grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t rows = rows_used(call.used, call.y.dim(0));
+  context.ranges(rows, grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       std::byte* y = call.y.raw() + row * call.y.stride(0) * width;
       const std::int64_t id = ids[row] - call.vocabulary_begin;

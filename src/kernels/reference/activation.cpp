@@ -91,8 +91,9 @@ double activated(ActivationKind kind, double x) { return value(kind, x); }
 void execute(const ActivationForward& call) {
   const Values x = Values::read(call.x);
   const Values up = Values::read(call.up);
-  Values y(call.y.shape());
-  for (std::int64_t row = 0; row < call.x.dim(0); ++row) {
+  const std::int64_t rows = rows_used(call.used, call.x.dim(0));
+  Values y = call.used.defined() ? Values::read(call.y) : Values(call.y.shape());
+  for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < call.x.dim(1); ++i) {
       if (up.given()) {
         const Bounded both = bounded(call.gate, x(row, i), up(row, i));
@@ -109,9 +110,11 @@ void execute(const ActivationBackward& call) {
   const Values dy = Values::read(call.dy);
   const Values x = Values::read(call.x);
   const Values up = Values::read(call.up);
-  Values dx(call.dx.shape());
-  Values dup(call.dx.shape());
-  for (std::int64_t row = 0; row < call.x.dim(0); ++row) {
+  const std::int64_t rows = rows_used(call.used, call.x.dim(0));
+  const bool all = !call.used.defined();
+  Values dx = all ? Values(call.dx.shape()) : Values::read(call.dx);
+  Values dup = all || !call.dup.defined() ? Values(call.dx.shape()) : Values::read(call.dup);
+  for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < call.x.dim(1); ++i) {
       if (up.given()) {
         const Bounded both = bounded(call.gate, x(row, i), up(row, i));

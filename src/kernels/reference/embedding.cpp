@@ -10,8 +10,12 @@ namespace piton::reference {
 void execute(const EmbeddingForward& call) {
   const Values table = Values::read(call.table);
   const Values ids = Values::read(call.ids);
-  Values y = call.add ? Values::read(call.y) : Values(call.y.shape());
-  for (std::int64_t row = 0; row < call.ids.dim(0); ++row) {
+  const std::int64_t rows = rows_used(call.used, call.ids.dim(0));
+  Values y = call.add || call.used.defined() ? Values::read(call.y) : Values(call.y.shape());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (!call.add) {
+      for (std::int64_t i = 0; i < call.table.dim(1); ++i) y(row, i) = 0;
+    }
     const std::int64_t id = static_cast<std::int64_t>(ids(row)) - call.vocabulary_begin;
     if (id < 0 || id >= call.table.dim(0)) continue;
     for (std::int64_t i = 0; i < call.table.dim(1); ++i) y(row, i) += table(id, i);

@@ -37,11 +37,15 @@ void multiply_back(Context& context, Parameter& weight, LinearBackwardInput call
 }
 
 // mask x, or x itself without a mask.
-Tensor masked(Context& context, const Tensor& x, const Tensor& mask) {
+Tensor masked(Context& context, const Tensor& x, const Tensor& mask, const Tensor& first_rows) {
   if (!mask.defined()) return x;
   const Tensor y = context.activation(x.dtype(), x.shape());
   // A mask is not negative, so it is its ReLU.
-  context.kernels.run(ActivationForward{.y = y, .x = mask, .up = x, .kind = ActivationKind::kRelu},
+  context.kernels.run(ActivationForward{.y = y,
+                                        .x = mask,
+                                        .up = x,
+                                        .kind = ActivationKind::kRelu,
+                                        .used = ExpertRows{.first_rows = first_rows}.used()},
                       context.stream);
   return y;
 }
@@ -94,7 +98,7 @@ Tensor dx_of_adapters(Context& context, const Adapters& adapters,
     multiply_back(context, adapters[i].a,
                   {.dx = sum, .dy = dinputs[i], .residual = before, .first_rows = first_rows});
   }
-  return sum.defined() ? masked(context, sum, mask) : sum;
+  return sum.defined() ? masked(context, sum, mask, first_rows) : sum;
 }
 
 // dW += dy^T x of each expert.
@@ -118,7 +122,7 @@ struct WeightJob {
 
   void run(Context& context) const {
     Tensor seen;  // by the adapters
-    if (!matrices.adapters.empty()) seen = masked(context, x.get(), mask.get());
+    if (!matrices.adapters.empty()) seen = masked(context, x.get(), mask.get(), first_rows.get());
     for (std::size_t i = 0; i < matrices.adapters.size(); ++i) {
       const ExpertAdapter& adapter = matrices.adapters[i];
       add_product(context, adapter.a,
@@ -183,7 +187,7 @@ Value expert_linear(Context& context, const Value& x, const ExpertWeights& matri
       bias = context.weights.acquire(*matrices.bias, WeightForm::kRows, context.stream);
     LinearForward call{.y = y, .x = x.tensor, .bias = bias.rows(), .first_rows = first_rows};
     if (!used.adapters.empty()) {
-      const Tensor seen = masked(context, x.tensor, matrices.mask);
+      const Tensor seen = masked(context, x.tensor, matrices.mask, first_rows);
       inputs = write_adapters(context, used.adapters, seen, y, first_rows);
       call.residual = y;
     }

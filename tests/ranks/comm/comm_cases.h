@@ -504,6 +504,46 @@ TEST(AllToAll, GivesEachMemberItsSliceOfEveryOther) {
   }
 }
 
+// Counts of 0 to many rows, also of a member to itself; the room behind the rows stays as it is.
+TEST(AllToAllRows, GivesEachMemberItsRowsOfEveryOther) {
+  Stage s;
+  constexpr std::int64_t kWidth = 3;
+  const auto counts_of = [&](std::int64_t most) {
+    RowCounts counts(s.n);
+    for (int from = 0; from < s.n; ++from) {
+      for (int to = 0; to < s.n; ++to) counts.at(from, to) = (5 * from + 3 * to + 2) % 4 * most / 3;
+    }
+    return counts;
+  };
+  RowCounts only_own(s.n);
+  for (int m = 0; m < s.n; ++m) only_own.at(m, m) = 200'000;
+  for (const RowCounts& counts :
+       {counts_of(0), counts_of(3), counts_of(100'000), counts_of(7).reversed(), only_own}) {
+    const std::int64_t sent = counts.sent(s.me), received = counts.received(s.me);
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const Tensor mine = host_tensor(dtype, {sent + 2, kWidth});
+      const Tensor out = host_tensor(dtype, {received + 2, kWidth});
+      for (std::int64_t i = 0; i < mine.elements(); ++i) put(mine, i, input(s.me, i));
+      for (std::int64_t i = 0; i < out.elements(); ++i) put(out, i, 7);
+      const TrafficCounts before = s.group.traffic();
+      s.group.all_to_all_rows(out, mine, counts, *s.stream).wait();
+      std::int64_t wrong = 0, i = 0;
+      for (int m = 0; m < s.n; ++m) {
+        const std::int64_t first = counts.first_sent(m, s.me) * kWidth;
+        for (std::int64_t j = 0; j < counts.at(m, s.me) * kWidth; ++j)
+          wrong += get(out, i++) != input(m, first + j);
+      }
+      ASSERT_EQ(i, received * kWidth);
+      for (; i < out.elements(); ++i) wrong += get(out, i) != 7;
+      EXPECT_EQ(wrong, 0) << sent << " rows sent";
+      const TrafficCounts after = s.group.traffic();
+      const std::int64_t row = kWidth * size_bytes(dtype), own = counts.at(s.me, s.me);
+      EXPECT_EQ(after.all_to_all_bytes - before.all_to_all_bytes, (sent - own) * row);
+      EXPECT_EQ(after.received_bytes - before.received_bytes, (received - own) * row);
+    }
+  }
+}
+
 TEST(HostBytes, AreGatheredInOrderOfRank) {
   Stage s;
   const std::string mine(static_cast<std::size_t>(s.me) * 1000, static_cast<char>('a' + s.me));

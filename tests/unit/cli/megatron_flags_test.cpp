@@ -164,8 +164,6 @@ TEST(MegatronFlags, OfExpertsAreOptionsOrChangeNothing) {
                "1e-2",
                "--moe-router-pre-softmax",
                "--moe-grouped-gemm",
-               "--moe-token-dispatcher-type",
-               "alltoall",
                "--moe-permute-fusion",
                "--moe-router-dtype",
                "fp32",
@@ -193,6 +191,7 @@ TEST(MegatronFlags, OfExpertsAreOptionsOrChangeNothing) {
                "2"});
   EXPECT_EQ(f.options.model.mlp.experts, 8);
   EXPECT_EQ(f.options.parallel.expert, 2);
+  EXPECT_TRUE(f.options.parallel.sends_rows_to_experts);
   EXPECT_EQ(f.options.model.mlp.balance_factor, 1e-2);
   EXPECT_EQ(f.options.model.mlp.z_factor, 1e-3);
   EXPECT_EQ(f.options.model.mlp.router.score, "sigmoid");

@@ -37,6 +37,7 @@ TEST(FaultyWorld, LeavesEachMemberWhatItHasWithoutTheCollective) {
                        {"data", "all-gather", 0},
                        {"data", "reduce-scatter", 0},
                        {"data", "all-to-all", 0},
+                       {"data", "all-to-all", 1},
                        {"data", "broadcast", 0},
                        {"data", "gather-bytes", 0},
                        {"tensor", "all-reduce", 1}});
@@ -54,12 +55,28 @@ TEST(FaultyWorld, LeavesEachMemberWhatItHasWithoutTheCollective) {
     group->all_to_all(exchanged, tensor_of({own, 10 * own}), *stream).wait();
     EXPECT_THAT(floats(exchanged),
                 ElementsAre(world.rank() == 0 ? own : 0, world.rank() == 1 ? 10 * own : 0));
+    // Each sends two rows to the first member and one to the second one.
+    RowCounts counts(2);
+    for (int m = 0; m < 2; ++m) {
+      counts.at(m, 0) = 2;
+      counts.at(m, 1) = 1;
+    }
+    const Tensor rows = tensor_of({9, 9, 9, 9, 9}).reshape({5, 1});
+    group
+        ->all_to_all_rows(rows, tensor_of({own, 10 * own, 100 * own}).reshape({3, 1}), counts,
+                          *stream)
+        .wait();
+    if (world.rank() == 0) {
+      EXPECT_THAT(floats(rows), ElementsAre(own, 10 * own, 0, 0, 9));
+    } else {
+      EXPECT_THAT(floats(rows), ElementsAre(0, 100 * own, 9, 9, 9));
+    }
     const Tensor copied = tensor_of({own});
     group->broadcast(copied, 0, *stream).wait();
     EXPECT_THAT(floats(copied), ElementsAre(own));
     EXPECT_THAT(group->gather_bytes(std::to_string(world.rank())),
                 ElementsAre(std::to_string(world.rank()), std::to_string(world.rank())));
-    EXPECT_EQ(faulty.left_out(), 6);
+    EXPECT_EQ(faulty.left_out(), 7);
     // The next ones take place.
     group->all_reduce(sum, Reduction::kSum, *stream).wait();
     EXPECT_THAT(floats(sum), ElementsAre(3));

@@ -37,6 +37,13 @@ TEST(SingleCommunicator, CollectivesCopyOrDoNothing) {
   group->broadcast(mine, 0, *stream).wait();
   group->all_gather(mine, mine, *stream).wait();
   EXPECT_EQ(std::memcmp(out.raw(), mine.raw(), 20), 0);
+  RowCounts counts(1);
+  counts.at(0, 0) = 2;
+  const Tensor rows = out.reshape({5, 1});
+  std::memset(rows.raw(), 0, 20);
+  group->all_to_all_rows(rows, mine.reshape({5, 1}), counts, *stream).wait();
+  EXPECT_EQ(std::memcmp(out.raw(), mine.raw(), 8), 0);
+  EXPECT_EQ(out.data<float>()[2], 0);
   EXPECT_EQ(group->gather_bytes("me"), std::vector<std::string>{"me"});
   group->barrier();
   EXPECT_EQ(group->traffic().collectives, 0);

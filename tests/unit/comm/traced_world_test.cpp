@@ -65,6 +65,36 @@ TEST(TracedWorld, RecordsCollectivesOneAfterTheOtherAndWhatIsWaitedFor) {
   });
 }
 
+TEST(TracedWorld, RecordsAnExchangeOfRows) {
+  constexpr std::array<int, 2> kRanks{0, 1};
+  test::run_ranks(2, [&](World& world) {
+    const auto events = std::make_shared<TraceEvents>();
+    events->set_recording(true);
+    const std::unique_ptr<World> traced = make_traced_world(world, events);
+    const std::unique_ptr<Communicator> group = traced->make_group(kRanks, "expert");
+    HostDevice device;
+    const std::unique_ptr<Stream> stream = device.make_stream();
+    RowCounts counts(2);
+    counts.at(0, 1) = counts.at(1, 0) = 2;
+    const Tensor mine = host_tensor(DType::kF32, {3, 4});
+    for (int i = 0; i < 12; ++i) mine.data<float>()[i] = static_cast<float>(world.rank() + 1);
+    const Tensor got = host_tensor(DType::kF32, {3, 4});
+    group->all_to_all_rows(got, mine, counts, *stream).wait();
+    EXPECT_EQ(got.data<float>()[7], static_cast<float>(2 - world.rank()));
+    EXPECT_EQ(got.data<float>()[8], 0);
+    EXPECT_EQ(group->traffic().all_to_all_bytes, 2 * 4 * 4);
+    group->barrier();
+    int exchanges = 0;
+    for (const json& event : events_of(*events, TraceEvents::Clock::now())) {
+      if (event == 0 || event.at("ph") != "X" || event.at("cat") != "communication") continue;
+      EXPECT_EQ(event.at("name"), "all-to-all");
+      EXPECT_EQ(event.at("args").at("detail"), "fp32 [3, 4]");
+      ++exchanges;
+    }
+    EXPECT_EQ(exchanges, 1);
+  });
+}
+
 // As on the thread of a save that is at work when a trace begins.
 TEST(TracedWorld, RecordsNoWaitThatBeganBeforeTheTrace) {
   constexpr std::array<int, 2> kRanks{0, 1};

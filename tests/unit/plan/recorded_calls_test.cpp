@@ -118,6 +118,15 @@ TEST(SecondsOfCall, DivideRowsEvenlyAmongExperts) {
             });
 }
 
+TEST(SecondsOfCall, UseAllRows) {
+  const auto numbers = [] { return host_tensor(DType::kF32, {6, 4}); };
+  time_call(
+      ActivationForward{.y = numbers(), .x = numbers(), .used = host_tensor(DType::kI32, {1})},
+      [](const KernelCall& call) {
+        EXPECT_EQ(*std::get<ActivationForward>(call).used.data<std::int32_t>(), 6);
+      });
+}
+
 TEST(SecondsOfCall, FillStridedOperandsToo) {
   const Tensor wide = host_tensor(DType::kF16, {4, 16});
   time_call(Copy{.dst = host_tensor(DType::kF16, {4, 8}), .src = wide.slice(1, 8, 8)},

@@ -49,6 +49,23 @@ TEST(LinkClock, WaitsWithoutUsingACore) {
   EXPECT_NEAR(clock.times().waited_seconds, 0.2, 0.05);
 }
 
+TEST(VirtualWorld, TimesTheRowsThatThisRankSends) {
+  HostDevice device;
+  const auto stream = device.make_stream();
+  LinkClock clock(kLinks);
+  const auto world = make_virtual_world(1, 2, &clock);
+  const std::vector<int> ranks{0, 1};
+  const auto group = world->make_group(ranks, "near");
+  RowCounts counts(2);
+  counts.at(1, 0) = 250;
+  counts.at(1, 1) = 500;
+  counts.at(0, 1) = 7;
+  const Tensor mine = host_tensor(DType::kF32, {800, 2}), out = host_tensor(DType::kF32, {800, 2});
+  group->all_to_all_rows(out, mine, counts, *stream);  // 250 rows of 8 bytes in one message
+  EXPECT_NEAR(clock.times().transfers_seconds, 0.001 + 0.002, 1e-9);
+  EXPECT_EQ(group->traffic().all_to_all_bytes, 2000);
+}
+
 TEST(VirtualWorld, TimesCollectivesByTheLinksOfTheirGroup) {
   HostDevice device;
   const auto stream = device.make_stream();

@@ -1,1 +1,1 @@
-list(APPEND libraries piton_test_doubles piton_kernels_reference)
+list(APPEND libraries piton_ops_linear piton_test_doubles piton_kernels_reference piton_kernels_cpu piton_comm_virtual)
