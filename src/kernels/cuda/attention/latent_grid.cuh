@@ -11,25 +11,6 @@
 
 namespace piton::cuda {
 
-inline constexpr int kLatentTile = 32;         // most queries of a tile
-inline constexpr int kLatentNarrowTile = 16;   // of a tile where a text has no more of them
-inline constexpr int kLatentChunk = 128;       // the fewest keys of a chunk
-inline constexpr int kLatentTextBlocks = 128;  // the most blocks of a text whose keys are divided
-
-struct LatentChunks {
-  std::int64_t keys;   // of a chunk
-  std::int64_t count;  // of the text
-};
-
-// Of a text with so many queries and keys.
-__host__ __device__ inline LatentChunks latent_chunks(std::int64_t queries, std::int64_t keys) {
-  const std::int64_t tiles = (queries + kLatentTile - 1) / kLatentTile;
-  const std::int64_t most = tiles < kLatentTextBlocks ? kLatentTextBlocks / tiles : 1;
-  const std::int64_t together = most * kLatentChunk;
-  const std::int64_t of_chunk = kLatentChunk * ((keys + together - 1) / together);
-  return {of_chunk, (keys + of_chunk - 1) / of_chunk};
-}
-
 // What blocks leave of their chunks: sums over keys of exp(score - largest) times the latent,
 // `largest`, and the sum of these weights.
 struct LatentSums {

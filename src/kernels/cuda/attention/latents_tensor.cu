@@ -179,7 +179,7 @@ __device__ void take_latent_scores(const LatentMemory& memory, const ScoreRules&
     const float score = lane < count && key >= seen.first && key <= seen.last
                             ? rules.score(product, &unused)
                             : kNothing;
-    const float before = ends[2 * row];
+    const float before = __shfl_sync(kAllLanes, lane == 0 ? ends[2 * row] : 0.0F, 0);
     float most = fmaxf(before, score);
     for (int distance = kWarp / 2; distance > 0; distance /= 2)
       most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, distance));
@@ -187,7 +187,7 @@ __device__ void take_latent_scores(const LatentMemory& memory, const ScoreRules&
     const float weight = score == kNothing ? 0.0F : exp2f((score - most) * kLogE2);
     sums[i] = sums[i] * factor + weight;
     weights[row * kLatentWeightPitch + lane] = narrow<T>(weight);
-    if (lane == 0) {  // the others have exchanged numbers since they read it
+    if (lane == 0) {
       factors[row] = factor;
       ends[2 * row] = most;
     }
