@@ -43,7 +43,7 @@ KERNELS = {
     "cached_attention, d <= 256": ("all types", 256, 70_016, 0, 0),
     "attend_to_chunk": ("attention of few queries to a cache", 128, 33_540, 0, 0),
     "attend_to_latent_chunk on tensor cores": (
-        "attention to a cache of latents, 16 bits", 256, 99_308, LATENT_ROWS * 576 * 2 + LATENT_SUMS,
+        "attention to a cache of latents, 16 bits", 256, 99_304, LATENT_ROWS * 576 * 2 + LATENT_SUMS,
         LATENT_ROWS * 16 * 2 * (576 + 512)),
     "attend_to_latent_chunk_on_units": ("the same, fp32", 256, 75_072, 0, 0),
     "merge_latent_chunks": ("merge of its chunks", 128, 0, LATENT_SUMS, 0),
