@@ -9,6 +9,7 @@
 # NIGHT_HOURS (4): tests of the sources run every night. Environments, drills, fuzzers and faults are shared among
 # nights: those that failed in their last run, then those that have waited longest, until this time is over. With
 # NIGHT_HOURS=24 all run; so do parts that are named.
+# Parts that need a compiler or an emulator of another processor are passed over where that is missing.
 # FUZZ_SECONDS (300): processor time of each fuzzer, or as many inputs as FUZZ_RUNS. MUTANTS (100): how many faults.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -29,7 +30,17 @@ every_night() { printf '%s\n' unit-sanitized unit-races build unit operations ru
 shared_among_nights() {
   tools/environments.sh build --list 2>/dev/null | sed 's/^/commands-/'
   for drill in tests/drills/*_drill.cpp; do drill=${drill##*/}; echo "drill-${drill%_drill.cpp}"; done
-  printf '%s\n' fuzzers-{1..4} mutants
+  printf '%s\n' fuzzers-{1..4} mutants cuda-compile arm64
+}
+# What a part needs and this machine lacks; empty if nothing.
+missing() {
+  case $1 in
+    cuda-compile) command -v "${CUDACXX:-nvcc}" >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] || echo nvcc ;;
+    arm64)
+      for tool in aarch64-linux-gnu-g++ qemu-aarch64-static; do
+        command -v $tool >/dev/null || echo $tool
+      done ;;
+  esac
 }
 # Of the names on standard input, that whose log is oldest first.
 by_waiting() {
@@ -51,6 +62,8 @@ run() {
     drill-*) tests -R "^drills/${1#drill-}(_[0-9]+)?\$" ;;
     fuzzers-[1-4]) FUZZ_SHARE=${1#fuzzers-}/4 "$make" fuzz ;;
     mutants) mutants ;;
+    cuda-compile) tools/cuda_compile.sh ;;
+    arm64) tools/arm64.sh ;;
     *) echo "nightly: $1: no such part, see tools/nightly.sh --list" >&2; return 2 ;;
   esac
 }
@@ -83,7 +96,12 @@ table=() total=0 failures=0 left=0
 for part in "${all[@]}" "${waiting[@]}"; do
   result=passed
   seconds=$(seconds_before "$part")
-  if [ -n "$seconds" ]; then
+  lacks=$(missing "$part" | paste -s -d ' ')
+  if [ -n "$lacks" ]; then
+    echo "== $part: passed over, this machine has no $lacks"
+    result="passed over"
+    seconds=0
+  elif [ -n "$seconds" ]; then
     result="passed before"
   elif [[ " ${waiting[*]} " = *" $part "* ]] && [ "$SECONDS" -ge "$end" ]; then
     left=$((left + 1))

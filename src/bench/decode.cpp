@@ -145,7 +145,7 @@ double multiplying_weights(const ModelConfig& model, double share_of_experts) {
 
 // Channels of the cache for each token and layer.
 std::int64_t cached_channels(const ModelConfig& model, const Kernels& kernels) {
-  if (model.latent && kernels.attends_to_latents())
+  if (model.latent && kernels.attends_to_latents(model.latent->rank, model.latent->turned))
     return model.latent->rank + model.latent->turned;
   return 2 * model.groups * model.head_size;
 }

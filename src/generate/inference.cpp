@@ -93,7 +93,9 @@ Inference::Inference(Context context, Pipeline& pipeline, Mesh& mesh, const Mode
 Inference::~Inference() = default;
 
 KvCache Inference::make_cache() const {
-  KvCache cache(context_.arena, cache_numbers_, context_.kernels.attends_to_latents());
+  const bool takes_latents = config_.latent && context_.kernels.attends_to_latents(
+                                                   config_.latent->rank, config_.latent->turned);
+  KvCache cache(context_.arena, cache_numbers_, takes_latents);
   pipeline_.add_layers(cache);
   return cache;
 }

@@ -14,7 +14,7 @@
 // latent, c channels, and then the channels that all keys have in common (DeepSeek-AI 2024,
 // arXiv:2405.04434, section 2.1.2; nn/latent_attention.h). The row is the key of all heads, and its
 // first c channels are the value, so it is stored and read once: [pages, kCachePage, 1, d]. Both
-// parts of a row of codes have a scale. Only for back ends with Kernels::attends_to_latents().
+// parts of a row of codes have a scale. Only where Kernels::attends_to_latents().
 //
 // A pass is a list of rows. Those of one sample are consecutive, and they are the last tokens of
 // its text: so a part of one prompt and the next token of another text are one call.

@@ -140,9 +140,12 @@ class Kernels {
   // Whether linears accept a weight as kCodes. If not, ExpandWeight computes its plain rows first.
   virtual bool reads_codes() const { return false; }
 
-  // Whether CacheAppend and CachedAttention take latents (kernels/cached_attention.h). If not, a
-  // cache holds whole keys and values.
-  virtual bool attends_to_latents() const { return false; }
+  // Whether CacheAppend and CachedAttention take latents of so many channels, in rows with `shared`
+  // more (kernels/cached_attention.h). If not, a cache holds whole keys and values.
+  virtual bool attends_to_latents(std::int64_t latents, std::int64_t shared) const {
+    (void)latents, (void)shared;
+    return false;
+  }
 
   // Why linears do not multiply in FP8 by this recipe, for a message; empty if they do.
   virtual std::string float8_obstacle(Float8Recipe recipe) const {

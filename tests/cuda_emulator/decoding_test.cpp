@@ -140,6 +140,45 @@ TEST(EmulatedDecoding, LaunchesEightKernelsALayer) {
   }
 }
 
+// The prompt of 70 tokens is read in the expanded form, single tokens in the absorbed one.
+TEST(EmulatedDecoding, OfLatentsHasTheTokensOfTheCpu) {
+  ModelConfig model = test::small_model_with_latents();
+  const int before = emulator::graph_launches();
+  const double full = expect_tokens_of_the_cpu(model, CacheNumbers::kOfModel);
+  EXPECT_EQ(emulator::graph_launches() - before, 4);
+  EXPECT_NE(expect_tokens_of_the_cpu(model, CacheNumbers::kInt8), full) << "nothing was rounded";
+  model.latent->query_rank = 7;
+  model.prefix = true;
+  expect_tokens_of_the_cpu(model, CacheNumbers::kOfModel);
+  model.prefix = false;
+  model.dtype = DType::kBF16;
+  expect_tokens_of_the_cpu(model, CacheNumbers::kOfModel, "", 0.1);
+}
+
+// Heads do not have launches of their own. Norm, product of queries, product of latents and what
+// all keys have in common, a copy of the latents, their norm, rotation with the write to the cache,
+// a copy of the queries' other channels, attention and the merge of its chunks, products that make
+// values, projection; norm, gate and up, down. Not counted: products that move queries to latents,
+// which are the library's.
+TEST(EmulatedDecoding, OfLatentsLaunchesFourteenKernelsALayer) {
+  const auto device = make_device();
+  const auto kernels = make_kernels(*device);
+  ModelConfig model = test::small_model_with_latents();
+  model.dtype = DType::kBF16;
+  model.latent = LatentFacts{.rank = 16, .own = 8, .turned = 8, .value = 8};
+  model.head_size = 16;
+  for (const CacheNumbers numbers : {CacheNumbers::kOfModel, CacheNumbers::kInt8}) {
+    std::vector<std::uint32_t> launches;
+    for (const int layers : {1, 3}) {
+      model.layers = layers;
+      Decoder decoder(*device, *kernels, model, "");
+      decoder.write(numbers);
+      launches.push_back(decoder.launches());
+    }
+    EXPECT_EQ(launches[1] - launches[0], 2 * 14U);
+  }
+}
+
 TEST(EmulatedDecoding, OfPromptsThatSeeThemselvesHasTheTokensOfTheCpu) {
   ModelConfig model = test::small_model();
   model.prefix = true;

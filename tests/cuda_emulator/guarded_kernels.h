@@ -10,6 +10,7 @@
 #include "cuda_emulator/capture.h"
 #include "cuda_emulator/launcher.h"
 #include "cuda_emulator/memory.h"
+#include "kernels/cuda/linear_parts.h"
 #include "kernels/cuda/span_calls.h"
 #include "kernels/measured/forwarding_kernels.h"
 
@@ -53,9 +54,9 @@ class GuardedKernels final : public ForwardingKernels {
     }
   }
 
-  // Chains of other calls one call after another, so that each has its own tensors.
+  // Chains of calls that do not run together one after another, so that each has its own tensors.
   void submit_chains(const std::vector<CallChain>& chains, Stream& stream) override {
-    if (chains.empty() || !cuda::are_span_calls(chains)) {
+    if (chains.empty() || !(cuda::are_span_calls(chains) || cuda::linear_parts(chains))) {
       ForwardingKernels::submit_chains(chains, stream);
     } else {
       guarded(chains, [&] { inner_.run_chains(chains, stream); });

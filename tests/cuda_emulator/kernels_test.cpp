@@ -42,7 +42,7 @@ class EmulatedKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
             .awkward = std::get<1>(GetParam()),
             .row_tile = 4,
             .codes = kernels_->reads_codes(),
-            .latents = kernels_->attends_to_latents()};
+            .latents = kernels_->attends_to_latents(512, 64)};
   }
 
   std::unique_ptr<Device> device_;

@@ -120,8 +120,9 @@ void multiply_now(const Product& product) {
   }
 }
 
-// The same place in memory, which a graph does not keep from being used for something else.
-Tensor borrowed(const Tensor& tensor) {
+// The same place in memory, or so many elements after it, which a graph does not keep from being
+// used for something else.
+Tensor borrowed(const Tensor& tensor, std::int64_t after = 0) {
   class Place final : public Storage {
    public:
     using Storage::Storage;
@@ -130,8 +131,9 @@ Tensor borrowed(const Tensor& tensor) {
   const std::int64_t row = tensor.ndim() == 1 ? tensor.dim(0) : tensor.stride(0);
   const Shape shape = tensor.ndim() == 1 ? Shape{1, tensor.dim(0)}
                                          : Shape{tensor.dim(0), std::max(row, tensor.dim(1))};
-  const auto place = std::make_shared<Place>(
-      tensor.raw(), shape.elements() * size_bytes(tensor.dtype()), tensor.place());
+  const auto place =
+      std::make_shared<Place>(tensor.raw() + after * size_bytes(tensor.dtype()),
+                              shape.elements() * size_bytes(tensor.dtype()), tensor.place());
   const Tensor rows = Tensor(place, 0, tensor.dtype(), shape).slice(1, 0, tensor.dim(-1));
   return tensor.ndim() == 1 ? rows.select(0, 0) : rows;
 }
@@ -212,11 +214,22 @@ void Products::multiply(const Float8Product& product, const CallContext& context
 
 void Products::multiply(const Product& product, const CallContext& context) {
   if (context.only_counts()) return;
-  Product later = product;
-  for (Tensor* tensor :
-       {&later.y, &later.left, &later.right, &later.addend, &later.bias, &later.preactivation})
-    *tensor = borrowed(*tensor);
-  emulator::run_or_record(context.stream, [later] { multiply_now(later); });
+  PITON_ASSERT(product.parts.count == 1 ||
+                   (!product.addend.defined() && !product.bias.defined() && !product.activates),
+               "cuda: more than products of several parts");
+  std::vector<Product> parts(static_cast<std::size_t>(product.parts.count), product);
+  std::int64_t i = 0;
+  for (Product& part : parts) {
+    part.y = borrowed(product.y, i * product.parts.y);
+    part.left = borrowed(product.left, i * product.parts.left);
+    part.right = borrowed(product.right, i * product.parts.right);
+    for (Tensor* tensor : {&part.addend, &part.bias, &part.preactivation})
+      *tensor = borrowed(*tensor);
+    ++i;
+  }
+  emulator::run_or_record(context.stream, [parts] {
+    for (const Product& part : parts) multiply_now(part);
+  });
 }
 
 }  // namespace piton::cuda

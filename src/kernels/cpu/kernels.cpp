@@ -80,7 +80,7 @@ class CpuKernels final : public Kernels {
 
   bool reads_codes() const override { return true; }
 
-  bool attends_to_latents() const override { return true; }
+  bool attends_to_latents(std::int64_t, std::int64_t) const override { return true; }
 
   std::int64_t row_tile() const override { return cpu::row_tile(); }
 

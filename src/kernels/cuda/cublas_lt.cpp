@@ -18,6 +18,7 @@ CublasLt::CublasLt()
   library.find(destroy, "cublasLtDestroy");
   library.find(create_layout, "cublasLtMatrixLayoutCreate");
   library.find(destroy_layout, "cublasLtMatrixLayoutDestroy");
+  library.find(set_in_layout, "cublasLtMatrixLayoutSetAttribute");
   library.find(create_description, "cublasLtMatmulDescCreate");
   library.find(destroy_description, "cublasLtMatmulDescDestroy");
   library.find(set_in_description, "cublasLtMatmulDescSetAttribute");

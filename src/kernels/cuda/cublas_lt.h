@@ -24,6 +24,7 @@ struct CublasLt {
   decltype(cublasLtDestroy)* destroy = nullptr;
   decltype(cublasLtMatrixLayoutCreate)* create_layout = nullptr;
   decltype(cublasLtMatrixLayoutDestroy)* destroy_layout = nullptr;
+  decltype(cublasLtMatrixLayoutSetAttribute)* set_in_layout = nullptr;
   decltype(cublasLtMatmulDescCreate)* create_description = nullptr;
   decltype(cublasLtMatmulDescDestroy)* destroy_description = nullptr;
   decltype(cublasLtMatmulDescSetAttribute)* set_in_description = nullptr;

@@ -66,13 +66,15 @@ struct CodedWeight {
 };
 
 // What a block makes of its sums, [rows, kOutputs] with one in each thread: the end of a linear.
-// `row_of` is the row of W that output `i` of block `block` is the product with.
+// `row_of` is the row of W that output `i` of block `block` is the product with, `x_begin` where
+// the rows of x begin.
 template <typename T, typename B>
 struct PlainEnd {
   LinearEnd<T, B> end;
 
   __device__ std::int64_t row_of(std::int64_t block, int i) const { return block * kOutputs + i; }
   __device__ bool has(std::int64_t block, int i) const { return row_of(block, i) < end.out; }
+  __device__ std::int64_t x_begin() const { return 0; }
   __device__ void finish(std::int64_t block, int row, int rows, float sum) const {
     const int i = static_cast<int>(threadIdx.x) % kOutputs;
     if (row < rows && has(block, i)) end.finish(row, row_of(block, i), sum);
@@ -95,6 +97,7 @@ struct GatedEnd {
     return i / kPairs * out + block * kPairs + i % kPairs;
   }
   __device__ bool has(std::int64_t block, int i) const { return block * kPairs + i % kPairs < out; }
+  __device__ std::int64_t x_begin() const { return 0; }
   __device__ void finish(std::int64_t block, int row, int rows, float sum) const {
     const int i = static_cast<int>(threadIdx.x) % kOutputs;
     const bool given = row < rows && has(block, i);
@@ -103,6 +106,26 @@ struct GatedEnd {
     const float up = __shfl_xor_sync(kAllLanes, rounded, kPairs);
     if (given && i < kPairs)
       y[row * y_stride + row_of(block, i)] = narrow<B>(gated(kind, bounds, rounded, up));
+  }
+};
+
+// A plain end in each of several parts, whose number is the second index of a block.
+template <typename B>
+struct PartEnd {
+  B* y;
+  std::int64_t y_stride;
+  std::int64_t out;
+  ProductParts parts;
+
+  __device__ std::int64_t row_of(std::int64_t block, int i) const {
+    return blockIdx.y * parts.right + block * kOutputs + i;
+  }
+  __device__ bool has(std::int64_t block, int i) const { return block * kOutputs + i < out; }
+  __device__ std::int64_t x_begin() const { return blockIdx.y * parts.left; }
+  __device__ void finish(std::int64_t block, int row, int rows, float sum) const {
+    const int i = static_cast<int>(threadIdx.x) % kOutputs;
+    if (row < rows && has(block, i))
+      y[blockIdx.y * parts.y + row * y_stride + block * kOutputs + i] = narrow<B>(sum);
   }
 };
 
@@ -148,6 +171,7 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 && !Weight::kCoded ? 3 
     const int output = g + 8 * i;
     outputs[i] = all.end.row_of(blockIdx.x, all.end.has(blockIdx.x, output) ? output : 0);
   }
+  const B* x_rows = all.x + all.end.x_begin();
   float sums[kGroups][4] = {};
 #pragma unroll 1
   for (std::int64_t begin = warp * kPartWidth; begin < all.in; begin += kWarps * kPartWidth) {
@@ -166,7 +190,7 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 && !Weight::kCoded ? 3 
         const int row = kGroupRows * i + g;
         x[s][i] = uint4{0, 0, 0, 0};
         if (c < all.in && row < all.rows)
-          x[s][i] = *reinterpret_cast<const uint4*>(all.x + row * all.x_stride + c);
+          x[s][i] = *reinterpret_cast<const uint4*>(x_rows + row * all.x_stride + c);
       }
     }
 #pragma unroll
@@ -201,12 +225,19 @@ __global__ void __launch_bounds__(kThreads, kGroups == 1 && !Weight::kCoded ? 3 
   all.end.finish(blockIdx.x, row, all.rows, sum);
 }
 
+// Of a launch.
+struct Outputs {
+  std::int64_t count;
+  std::int64_t parts = 1;
+};
+
 template <int kGroups, typename B, typename End, typename Weight>
-void launch_few_rows(const Tensor& x, const End& end, const Weight& weight, std::int64_t out,
+void launch_few_rows(const Tensor& x, const End& end, const Weight& weight, const Outputs& outputs,
                      cudaStream_t stream) {
   static_assert(kFewRows * kOutputs == kThreads);
   launch("launch of linear forward of few rows", multiply_rows_by_weight<End, B, Weight, kGroups>,
-         {.blocks = {static_cast<unsigned>((out + kOutputs - 1) / kOutputs), 1, 1},
+         {.blocks = {static_cast<unsigned>((outputs.count + kOutputs - 1) / kOutputs),
+                     static_cast<unsigned>(outputs.parts), 1},
           .shared_bytes = sizeof(float) * kWarps * kGroupRows * kGroups * kOutputs,
           .early = true},
          FewRows<End, B, Weight>{.end = end,
@@ -220,11 +251,12 @@ void launch_few_rows(const Tensor& x, const End& end, const Weight& weight, std:
 
 // By the form of the weight, and the number of rows.
 template <typename B, typename End>
-void launch_few_rows(const Tensor& x, const WeightView& weight, const End& end,
-                     cudaStream_t stream) {
+void launch_few_rows(const Tensor& x, const WeightView& weight, const End& end, cudaStream_t stream,
+                     std::int64_t parts = 1) {
+  const Outputs outputs{weight.out, parts};
   const auto launch_all = [&](const auto& of) {
-    if (x.dim(0) <= kGroupRows) return launch_few_rows<1, B>(x, end, of, weight.out, stream);
-    launch_few_rows<2, B>(x, end, of, weight.out, stream);
+    if (x.dim(0) <= kGroupRows) return launch_few_rows<1, B>(x, end, of, outputs, stream);
+    launch_few_rows<2, B>(x, end, of, outputs, stream);
   };
   if (weight.form != WeightForm::kCodes)
     return launch_all(PlainWeight<B>{pointer<const B>(weight.tensor), weight.tensor.stride(0)});
@@ -263,6 +295,19 @@ void multiply_few_rows(const LinearForward& call, cudaStream_t stream) {
       };
       if (call.y.dtype() == DType::kF32) return launch_all(std::type_identity<float>{});
       launch_all(std::type_identity<B>{});
+    }
+  });
+}
+
+void multiply_few_rows(const LinearForward& call, const ProductParts& parts, cudaStream_t stream) {
+  with_floating(call.x.dtype(), [&]<typename B>(std::type_identity<B>) {
+    if constexpr (sizeof(B) == 2) {
+      launch_few_rows<B>(call.x, call.weight,
+                         PartEnd<B>{.y = pointer<B>(call.y),
+                                    .y_stride = call.y.stride(0),
+                                    .out = call.weight.out,
+                                    .parts = parts},
+                         stream, parts.count);
     }
   });
 }

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "kernels/cuda/linear_parts.h"
 #include "kernels/linear.h"
 
 namespace piton::cuda {
@@ -21,5 +22,9 @@ bool has_few_rows(const GatedLinear& call);
 // bits next to any other rows, but not those of a product of many rows.
 void multiply_few_rows(const LinearForward& call, cudaStream_t stream);
 void multiply_few_rows(const GatedLinear& call, cudaStream_t stream);
+
+// The call and others like it, of which it is the first; without bias, residual and activation, and
+// with y of the dtype of x. `parts.right` is in rows of W.
+void multiply_few_rows(const LinearForward& call, const ProductParts& parts, cudaStream_t stream);
 
 }  // namespace piton::cuda

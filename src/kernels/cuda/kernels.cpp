@@ -7,8 +7,10 @@
 #include "device/cuda/check.h"
 #include "device/cuda/stream.h"
 #include "device/meta_device.h"
+#include "kernels/cuda/attention/latents.h"
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/few_row_product.h"
+#include "kernels/cuda/linear_parts.h"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/span_calls.h"
 
@@ -38,6 +40,10 @@ class CudaKernels final : public Kernels {
   // Weights are read as plain rows.
   std::int64_t packed_bytes(WeightForm, std::int64_t, std::int64_t, DType) const override {
     return 0;
+  }
+
+  bool attends_to_latents(std::int64_t latents, std::int64_t shared) const override {
+    return latents <= kMostLatents && latents + shared <= kMostLatentRow;
   }
 
   // Products of few rows read codes; others expand them to scratch first.
@@ -94,11 +100,14 @@ class CudaKernels final : public Kernels {
   }
 
   void submit_chains(const std::vector<CallChain>& chains, Stream& stream) override {
-    if (!are_span_calls(chains)) return Kernels::submit_chains(chains, stream);
+    const bool of_spans = are_span_calls(chains);
+    const std::optional<ProductParts> parts = of_spans ? std::nullopt : linear_parts(chains);
+    if (!of_spans && !parts) return Kernels::submit_chains(chains, stream);
     for (const CallChain& chain : chains) {
       for (const KernelCall& call : chain) expect_here(call);
     }
-    execute_span_calls(chains, context_of(stream));
+    if (of_spans) return execute_span_calls(chains, context_of(stream));
+    execute_linear_parts(chains, *parts, context_of(stream));
   }
 
   void expect_here(const KernelCall& call) const {

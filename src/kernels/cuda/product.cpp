@@ -141,6 +141,11 @@ struct LibraryProduct {
     }
     make(c, addend_of(product), columns(product.y), rows);
     make(d, product.y, columns(product.y), rows);
+    if (product.parts.count == 1) return;
+    repeat(a, product.parts.count, product.parts.right);
+    repeat(b, product.parts.count, product.parts.left);
+    repeat(c, product.parts.count, product.parts.y);
+    repeat(d, product.parts.count, product.parts.y);
   }
 
   // What follows the sum.
@@ -168,6 +173,16 @@ struct LibraryProduct {
                                   matrix.stride(0)),
                "layout of a product");
   }
+  // That many matrices, so many elements apart.
+  void repeat(Layout& layout, std::int64_t count, std::int64_t apart) {
+    const auto number = static_cast<std::int32_t>(count);
+    const auto set_in = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
+      blas.check(blas.set_in_layout(layout.get(), attribute, &value, sizeof(value)),
+                 "layout of a product");
+    };
+    set_in(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, number);
+    set_in(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, apart);
+  }
 };
 
 // Where the matrices of a product are, and the factor of the addend.
@@ -178,6 +193,18 @@ struct Addresses {
   void* y;
   double beta;
 };
+
+// Those of part i of a product of several, which has no addend.
+Addresses part_of(const Product& product, const Addresses& first, std::int64_t i) {
+  const std::int64_t of_y = i * product.parts.y * size_bytes(product.y.dtype());
+  const std::int64_t bytes = i * size_bytes(product.left.dtype());
+  Addresses part = first;
+  part.left = static_cast<const std::byte*>(first.left) + bytes * product.parts.left;
+  part.right = static_cast<const std::byte*>(first.right) + bytes * product.parts.right;
+  part.y = static_cast<std::byte*>(first.y) + of_y;
+  part.addend = part.y;
+  return part;
+}
 
 // Whether several algorithms are tried: for 16 bits, and work that takes longer than a launch.
 bool deserves_trial(const Product& product) {
@@ -411,13 +438,25 @@ Products::~Products() = default;
 void Products::multiply(const Product& product, const CallContext& context) {
   const Workspace workspace(context);
   if (context.only_counts()) return;
-  const cublasLtMatmulAlgo_t algorithm = state_->algorithm(product, workspace, context);
-  const LibraryProduct library(state_->blas, product, static_cast<std::uint64_t>(product.y.dim(0)));
+  const auto rows = static_cast<std::uint64_t>(product.y.dim(0));
+  Product one = product;
+  one.parts = {};
+  const cublasLtMatmulAlgo_t algorithm = state_->algorithm(one, workspace, context);
   const Addresses at{product.left.raw(), product.right.raw(),
                      LibraryProduct::addend_of(product).raw(), product.y.raw(),
                      product.addend.defined() ? 1.0 : 0.0};
-  state_->blas.check(state_->start(product, library, algorithm, at, workspace, context.stream),
-                     "product");
+  const LibraryProduct library(state_->blas, product, rows);
+  const cublasStatus_t status =
+      state_->start(product, library, algorithm, at, workspace, context.stream);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED || product.parts.count == 1)
+    return state_->blas.check(status, "product");
+  // The algorithm takes one at a time.
+  const LibraryProduct alone(state_->blas, one, rows);
+  for (std::int64_t i = 0; i < product.parts.count; ++i) {
+    state_->blas.check(
+        state_->start(one, alone, algorithm, part_of(product, at, i), workspace, context.stream),
+        "product");
+  }
 }
 
 void Products::multiply(const Float8Product& product, const CallContext& context) {

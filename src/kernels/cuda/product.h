@@ -9,6 +9,7 @@
 #include "kernels/activation.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/float8/float8_factor.h"
+#include "kernels/cuda/linear_parts.h"
 #include "kernels/linear.h"
 #include "tensor/tensor.h"
 
@@ -28,6 +29,8 @@ struct Product {
   // Only where the library has it (activates_in_product): GELU by tanh, of the unrounded sum.
   bool activates = false;
   Tensor preactivation;  // [m, n] or empty  written; the sum, rounded; only if `activates`
+  // Several products, with the bits of each alone; then without all that follows `right`'s form.
+  ProductParts parts = {};
 };
 
 // y = left right^T, or with `adds` added to y. y fp32 [m, n], left [m, k], right [n, k]

@@ -24,7 +24,9 @@ class ForwardingKernels : public Kernels {
     return inner_.frozen_form(form, dtype);
   }
   bool reads_codes() const final { return inner_.reads_codes(); }
-  bool attends_to_latents() const final { return inner_.attends_to_latents(); }
+  bool attends_to_latents(std::int64_t latents, std::int64_t shared) const final {
+    return inner_.attends_to_latents(latents, shared);
+  }
   std::string float8_obstacle(Float8Recipe recipe) const final {
     return inner_.float8_obstacle(recipe);
   }

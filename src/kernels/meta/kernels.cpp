@@ -20,7 +20,9 @@ WeightForm MetaKernels::frozen_form(WeightForm form, DType dtype) const {
 
 bool MetaKernels::reads_codes() const { return like_ && like_->reads_codes(); }
 
-bool MetaKernels::attends_to_latents() const { return like_ && like_->attends_to_latents(); }
+bool MetaKernels::attends_to_latents(std::int64_t latents, std::int64_t shared) const {
+  return like_ && like_->attends_to_latents(latents, shared);
+}
 
 std::string MetaKernels::float8_obstacle(Float8Recipe recipe) const {
   return like_ ? like_->float8_obstacle(recipe) : Kernels::float8_obstacle(recipe);

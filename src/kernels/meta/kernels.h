@@ -21,7 +21,7 @@ class MetaKernels final : public Kernels {
   WeightForm forward_form(std::int64_t rows, std::int64_t in, DType dtype) const override;
   WeightForm frozen_form(WeightForm form, DType dtype) const override;
   bool reads_codes() const override;
-  bool attends_to_latents() const override;
+  bool attends_to_latents(std::int64_t latents, std::int64_t shared) const override;
   std::string float8_obstacle(Float8Recipe recipe) const override;
   bool gates_in_product(std::int64_t rows, DType dtype) const override;
   std::int64_t workspace_bytes(const KernelCall& call) const override;

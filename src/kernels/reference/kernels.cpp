@@ -13,7 +13,7 @@ class ReferenceKernels final : public Kernels {
     return 0;
   }
   bool reads_codes() const override { return true; }
-  bool attends_to_latents() const override { return true; }
+  bool attends_to_latents(std::int64_t, std::int64_t) const override { return true; }
   std::int64_t row_tile() const override { return 1; }
 
  private:

@@ -1,5 +1,6 @@
 // Writing to a cache in pages: numbers as they are, or as codes of 8 bits. Queries and keys are
 // rotated on the way, so that a pass of decoding has one launch for all of it.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -12,13 +13,14 @@
 namespace piton::cuda {
 namespace {
 
-// Of queries, keys or values [n, heads, d].
+// Of queries, keys or values [n, heads, width].
 template <typename T>
 struct HeadRows {
   T* data;
   std::int64_t row_stride;
   std::int64_t head_stride;
   std::uint32_t heads;
+  std::int64_t width;
 
   __device__ T* row(std::int64_t row, std::int64_t head) const {
     return data + row * row_stride + head * head_stride;
@@ -28,7 +30,7 @@ struct HeadRows {
 template <typename T>
 HeadRows<T> head_rows(const Tensor& x) {
   if (!x.defined()) return {};
-  return {pointer<T>(x), x.stride(0), x.stride(1), static_cast<std::uint32_t>(x.dim(1))};
+  return {pointer<T>(x), x.stride(0), x.stride(1), static_cast<std::uint32_t>(x.dim(1)), x.dim(2)};
 }
 
 // The call. Its heads are those of q, then of k, then of v, of each row.
@@ -41,7 +43,6 @@ struct NewHeads {
   const std::int32_t* slots;
   Division heads;  // of a row
   std::int64_t first_channel;
-  std::int64_t d;
 };
 
 template <typename T>
@@ -60,8 +61,7 @@ NewHeads<T> new_heads(const CacheAppend& call) {
                      .inverse = false},
           .slots = pointer<const std::int32_t>(call.slots),
           .heads = Division(heads),
-          .first_channel = call.first_channel,
-          .d = call.k.dim(2)};
+          .first_channel = call.first_channel};
 }
 
 // One head of a row of the call.
@@ -113,20 +113,29 @@ struct Append {
       rotate_pairs<kHalves, kCount>(all.angles, one.row, pair, from + all.first_channel,
                                     to + all.first_channel);
     } else if (from != to) {
-      copy_channels<kCount>(2 * (pair - half), 2 * half, from, to);
+      copy_channels<kCount>(2 * (pair - half), {2 * half, is_value ? all.v.width : all.k.width},
+                            from, to);
     }
   }
 
  private:
-  // Channels `at` .. at + 2 kCount - 1 of those around the rotated ones.
+  struct Channels {
+    std::int64_t rotated;
+    std::int64_t all;
+  };
+  // Channels `at` .. at + 2 kCount - 1 of those around the rotated ones; keys and values may have
+  // fewer than the others (of latents).
   template <int kCount>
-  __device__ void copy_channels(std::int64_t at, std::int64_t rotated, const T* from, T* to) const {
+  __device__ void copy_channels(std::int64_t at, const Channels& channels, const T* from,
+                                T* to) const {
+    const std::int64_t rotated = channels.rotated;
     if constexpr (kCount == 1) {
-      for (std::int64_t i = at; i < at + 2 && i < all.d - rotated; ++i) {
+      for (std::int64_t i = at; i < at + 2 && i < channels.all - rotated; ++i) {
         const std::int64_t c = rotated > 0 && i >= all.first_channel ? i + rotated : i;
         to[c] = from[c];
       }
     } else {
+      if (at >= channels.all - rotated) return;
       const std::int64_t c = rotated > 0 && at >= all.first_channel ? at + rotated : at;
       store(to + c, load<2 * kCount>(from + c));
     }
@@ -143,13 +152,14 @@ void launch_append(const CacheAppend& call, cudaStream_t stream) {
       .values = head_matrix<T>(call.values),
   };
   const std::int64_t heads = (call.rotates() ? call.q.dim(1) : 0) + 2 * call.k.dim(1);
-  // No vector is partly rotated.
+  // No vector is partly rotated, or partly of a head.
   const bool whole = body.all.angles.half % Body::kVector == 0 &&
-                     call.first_channel % kWidth == 0 && body.all.d % kWidth == 0;
+                     call.first_channel % kWidth == 0 && call.k.dim(2) % kWidth == 0 &&
+                     call.v.dim(2) % kWidth == 0;
   launch_rows(
       "launch of cache append",
       {.rows = call.k.dim(0) * heads,
-       .columns = (body.all.d + 1) / 2,
+       .columns = (std::max(call.k.dim(2), call.v.dim(2)) + 1) / 2,
        .vectors = whole && vectors_fit(kWidth, {call.q, call.k, call.v, call.keys, call.values}) &&
                   vectors_fit(Body::kVector, {call.cosine, call.sine})},
       body, stream);
@@ -177,10 +187,20 @@ struct AppendCodes {
   float not_finite;     // the scale of a row with a value that is not finite: NaN
 };
 
-// use(channel, value) of the two channels of a pair of `x`, rounded to T, if they are rotated.
+// A key or a value, and its rotated pairs: channels around them are as they are.
+template <typename T>
+struct NewRow {
+  const T* x;
+  std::int64_t width;
+  std::int64_t half;
+};
+
+// use(channel, value) of the two channels of a pair of a row, rounded to T, if they are rotated.
 template <bool kHalves, typename T, typename Use>
-__device__ void with_pair(const NewHeads<T>& all, const NewHead& one, std::int64_t pair, const T* x,
-                          std::int64_t half, Use use) {
+__device__ void with_pair(const NewHeads<T>& all, const NewHead& one, std::int64_t pair,
+                          const NewRow<T>& row, Use use) {
+  const T* x = row.x;
+  const std::int64_t half = row.half;
   if (pair < half) {
     Numbers<Wide<T>, 1> c;
     Numbers<Wide<T>, 1> s;
@@ -195,7 +215,7 @@ __device__ void with_pair(const NewHeads<T>& all, const NewHead& one, std::int64
     return;
   }
   const std::int64_t at = 2 * (pair - half);
-  for (std::int64_t i = at; i < at + 2 && i < all.d - 2 * half; ++i) {
+  for (std::int64_t i = at; i < at + 2 && i < row.width - 2 * half; ++i) {
     const std::int64_t c = half > 0 && i >= all.first_channel ? i + 2 * half : i;
     use(c, x[c]);
   }
@@ -218,13 +238,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks) append_codes(AppendCodes<T>
     return;
   }
   const bool is_value = one.part == NewHead::Part::kValue;
-  const std::int64_t half = is_value ? 0 : all.angles.half;
+  const NewRow<T> row{.x = (is_value ? all.v : all.k).row(one.row, one.head),
+                      .width = is_value ? all.v.width : all.k.width,
+                      .half = is_value ? 0 : all.angles.half};
   const std::int64_t slot = all.slots[one.row];
-  const T* x = (is_value ? all.v : all.k).row(one.row, one.head);
   float largest = 0;
   float strange = 0;  // 1: a value is not finite
-  for (std::int64_t pair = lane; 2 * pair < all.d; pair += kWarp) {
-    with_pair<kHalves>(all, one, pair, x, half, [&](std::int64_t, T number) {
+  for (std::int64_t pair = lane; 2 * pair < row.width; pair += kWarp) {
+    with_pair<kHalves>(all, one, pair, row, [&](std::int64_t, T number) {
       const auto value = static_cast<float>(widen(number));
       largest = fmaxf(largest, fabsf(value));
       if (!isfinite(value)) strange = 1;
@@ -237,8 +258,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) append_codes(AppendCodes<T>
   const float scale = strange > 0 ? call.not_finite : largest / 127.0F;
   const CodedPages& pages = is_value ? call.values : call.keys;
   std::int8_t* to = pages.codes.row(slot / kCachePage, slot % kCachePage, one.head);
-  for (std::int64_t pair = lane; 2 * pair < all.d; pair += kWarp) {
-    with_pair<kHalves>(all, one, pair, x, half, [&](std::int64_t c, T number) {
+  for (std::int64_t pair = lane; 2 * pair < row.width; pair += kWarp) {
+    with_pair<kHalves>(all, one, pair, row, [&](std::int64_t c, T number) {
       float code = 0;
       if (scale > 0) {
         code = rintf(static_cast<float>(widen(number)) / scale);
@@ -270,8 +291,7 @@ void launch_append_codes(const CacheAppend& call, cudaStream_t stream) {
 }  // namespace
 
 void execute(const CacheAppend& call, const CallContext& context) {
-  if (call.k.elements() == 0) return;
-  PITON_ASSERT(call.k.dim(2) == call.v.dim(2), "{}: of latents, on a GPU", CacheAppend::kName);
+  if (call.slots.elements() == 0) return;
   with_floating(call.k.dtype(), [&]<typename T>(std::type_identity<T>) {
     const auto launch_all = [&]<bool kHalves>(std::bool_constant<kHalves>) {
       if (call.key_scales.defined()) return launch_append_codes<T, kHalves>(call, context.stream);

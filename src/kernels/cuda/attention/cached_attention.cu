@@ -2,6 +2,7 @@
 // queries have other kernels (cached_chunks.cu).
 #include "kernels/cuda/attention/cached_chunks.h"
 #include "kernels/cuda/attention/cached_grid.cuh"
+#include "kernels/cuda/attention/latents.h"
 #include "kernels/cuda/calls.h"
 
 namespace piton::cuda {
@@ -69,7 +70,7 @@ void launch_cached(const CachedAttention& call, cudaStream_t stream) {
 
 void execute(const CachedAttention& call, const CallContext& context) {
   if (call.q.elements() == 0) return;
-  PITON_ASSERT(!call.of_latents(), "{}: of latents, on a GPU", CachedAttention::kName);
+  if (call.of_latents()) return attend_to_latents(call, context);
   if (has_few_queries(call)) return attend_in_chunks(call, context);
   with_heads(call.q.dtype(), call.q.dim(2),
              [&]<typename T, int kChannels>(std::type_identity<T>,

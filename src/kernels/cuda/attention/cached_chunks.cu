@@ -5,7 +5,7 @@
 // (tensor_cores.cuh): nothing but the sums of the warps passes through shared memory.
 #include "kernels/cuda/attention/arrivals.cuh"
 #include "kernels/cuda/attention/cached_chunks.h"
-#include "kernels/cuda/attention/cached_grid.cuh"
+#include "kernels/cuda/attention/chunk_sums.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/vector.cuh"
@@ -37,40 +37,8 @@ struct ChunkGrid {
   std::int64_t first_sample;  // of the launch
 };
 
-// Part `of` another softmax with the largest score `most`.
-__device__ inline float chunk_weight(float largest, float sum, float most) {
-  return sum == 0 ? 0.0F : exp2f((largest - most) * kLogE2);
-}
-
-__device__ inline float lse_of(float largest, float sum) {
-  return sum == 0 ? kNothing : largest + logf(sum);
-}
-
 __device__ inline std::uint32_t word_of(const uint4& vector, int i) {
   return i == 0 ? vector.x : i == 1 ? vector.y : i == 2 ? vector.z : vector.w;
-}
-
-// Channels c .. c + 7 of a row, those from d on as 0. `vectors`: rows begin at multiples of 16
-// bytes.
-template <typename T, typename Row>
-__device__ uint4 eight_channels(const Row& row, std::int64_t c, std::int64_t d, bool vectors) {
-  if (vectors && c + 8 <= d) {
-    if constexpr (std::is_pointer_v<Row>) {
-      return *reinterpret_cast<const uint4*>(row + c);
-    } else {
-      const uint2 codes = *reinterpret_cast<const uint2*>(row.codes + c);
-      const auto value = [&](std::uint32_t word, int i) {
-        return row.scale * static_cast<float>(static_cast<std::int8_t>(word >> 8 * i & 0xFFU));
-      };
-      return {rounded_pair<T>(value(codes.x, 0), value(codes.x, 1)),
-              rounded_pair<T>(value(codes.x, 2), value(codes.x, 3)),
-              rounded_pair<T>(value(codes.y, 0), value(codes.y, 1)),
-              rounded_pair<T>(value(codes.y, 2), value(codes.y, 3))};
-    }
-  }
-  const auto value = [&](int i) { return c + i < d ? widen(row[c + i]) : 0.0F; };
-  return {rounded_pair<T>(value(0), value(1)), rounded_pair<T>(value(2), value(3)),
-          rounded_pair<T>(value(4), value(5)), rounded_pair<T>(value(6), value(7))};
 }
 
 // The queries of a block, and which of them a lane has.

@@ -6,6 +6,7 @@
 // of slots that nobody has return at once, also those of rows that are of no expert.
 #pragma once
 
+#include "kernels/cuda/bisection.cuh"
 #include "kernels/cuda/linear_end.cuh"
 
 namespace piton::cuda {
@@ -58,17 +59,8 @@ struct ExpertTile {
 // The last expert whose slots begin at or before `slot`.
 template <int kRows>
 __device__ int expert_of_slot(const std::int32_t* first_rows, int experts, std::int64_t slot) {
-  int low = 0;
-  int high = experts - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (first_rows[middle] / kRows + middle <= slot) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
+  return last_that(0, experts - 1,
+                   [&](int expert) { return first_rows[expert] / kRows + expert <= slot; });
 }
 
 __device__ inline int at_most(std::int64_t count, int limit) {

@@ -1,6 +1,7 @@
 // The rows of samples, or of texts that are continued, in device code. Internal to this folder.
 #pragma once
 
+#include "kernels/cuda/bisection.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/recurrent/text_rows.h"
 
@@ -30,17 +31,7 @@ struct TextPlaces {
   // The text that has a row.
   __device__ std::int64_t text_of(std::int64_t row) const {
     if (begins == nullptr) return row / length;
-    std::int64_t low = 0;
-    std::int64_t high = count - 1;
-    while (low < high) {
-      const std::int64_t middle = (low + high + 1) / 2;
-      if (begins[middle] <= row) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    return low;
+    return text_of_row(begins, count, row);
   }
   // Whether `other` is a row of the text, and of the segment of `row`.
   __device__ bool sees(const RowsOfText& text, std::int64_t row, std::int64_t other) const {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "kernels/cuda/bisection.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/span_calls.h"
 
@@ -28,15 +29,9 @@ struct SpanTable {
 template <typename Body>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     run_spans(const __grid_constant__ SpanTable<Body> table) {
-  std::uint32_t span = 0;
-  for (std::uint32_t past = table.count - 1; span < past;) {
-    const std::uint32_t middle = (span + past) / 2;
-    if (blockIdx.x < table.ends[middle]) {
-      past = middle;
-    } else {
-      span = middle + 1;
-    }
-  }
+  const std::uint32_t span = last_that(std::uint32_t{0}, table.count - 1, [&](std::uint32_t one) {
+    return table.ends[one - 1] <= blockIdx.x;
+  });
   const std::uint32_t begin = span == 0 ? 0 : table.ends[span - 1];
   table.bodies[span].run_block(std::int64_t{blockIdx.x} - begin);
 }

@@ -28,7 +28,7 @@ class CudaKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
                                     .awkward = std::get<1>(GetParam()),
                                     .row_tile = kernels_->row_tile(),
                                     .codes = kernels_->reads_codes(),
-                                    .latents = kernels_->attends_to_latents()};
+                                    .latents = kernels_->attends_to_latents(512, 64)};
     std::vector<CallCase> all = test::call_cases(options);
     // Tensor cores cut sums off instead of rounding them, which is twice the error.
     for (CallCase& one : all) {
