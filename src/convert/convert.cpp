@@ -73,6 +73,10 @@ void check_format_flags(const ConvertOptions& options, ModelFormat from, ModelFo
   if (divided.pipeline == 1) divided.pipeline.reset();
   const bool of_runs = from == ModelFormat::kPiton && to == ModelFormat::kHuggingFace;
   if (from == ModelFormat::kMegatron || of_runs) divided.core = false;
+  if (from == ModelFormat::kMegatron && to != from) {
+    divided.core_layers.clear();
+    divided.apart_heads = false;
+  }
   if (to != ModelFormat::kMegatron && !divided.megatron_flag().empty()) {
     throw Error(Fault::kUsage, "{}: is for --to mg, and this writes {}, which any layout loads",
                 divided.megatron_flag(), name(to));

@@ -49,6 +49,7 @@ struct ConvertOptions {
   bool core = false;
   std::string core_layers;  // default local
   bool apart_mlp = false;
+  bool apart_heads = false;
   bool arguments = false;
   bool deepspeed = false;
   std::vector<std::int64_t> stage_layers;
@@ -78,12 +79,14 @@ struct ConvertOptions {
            : vocabulary_multiple          ? "--make-vocab-size-divisible-by"
            : !core_layers.empty()         ? "--transformer-impl"
            : apart_mlp                    ? "--no-merge-mlp"
+           : apart_heads                  ? "--mla-mm-split"
            : arguments                    ? "--megatron-args"
            : deepspeed                    ? "--deepspeed"
            : added_tokens != 0            ? "--added-token-num"
                                           : "";
   }
 
+  bool is_mindspeed() const { return core_layers == "mindspeed"; }
   bool is_torch_dist() const { return checkpoint_format == "torch_dist"; }
 
   template <typename Visitor>
@@ -181,9 +184,13 @@ struct ConvertOptions {
         Option{
             "transformer-impl",
             "mg: layer implementation of --use-mcore-models (default: local; with latent attention "
-            "transformer_engine)",
-            {.choices = {"local", "transformer_engine"}}},
+            "transformer_engine); mindspeed: latent attention as MindSpeed-LLM has it",
+            {.choices = {"local", "transformer_engine", "mindspeed"}}},
         core_layers);
+    v(Option{"mla-mm-split",
+             "mg: with --transformer-impl mindspeed: store matrices of keys, of values and of both "
+             "kinds of channels apart"},
+      apart_heads);
     v(Option{"no-merge-mlp",
              "mg: store gate and up as separate tensors (AscendSpeed without --mlp-layer-fusion)",
              {.negation = "merge-mlp"}},

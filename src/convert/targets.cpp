@@ -244,6 +244,8 @@ MegatronTree tree_of(const ConvertOptions& options, const ModelConfig& model) {
   if (!options.core && !options.is_torch_dist()) return MegatronTree::kLegacy;
   const char* usual = options.is_torch_dist() || model.latent ? "transformer_engine" : "local";
   const std::string layers = options.core_layers.empty() ? usual : options.core_layers;
+  if (options.is_mindspeed())
+    return model.mtp_layers > 0 ? MegatronTree::kMindSpeed : MegatronTree::kCore;
   return layers == "local" ? MegatronTree::kCore : MegatronTree::kTransformer;
 }
 
@@ -257,6 +259,8 @@ MegatronLayout layout_of(const ConvertOptions& options, const OpenedModel& from)
                         .expert = static_cast<int>(options.expert.value_or(1)),
                         .fused_mlp = !options.apart_mlp,
                         .split_latents = tree_of(options, model) == MegatronTree::kCore,
+                        .joined_latents = options.is_mindspeed(),
+                        .apart_heads = options.apart_heads,
                         .stage_layers = options.stage_layers,
                         .empty_layers = options.empty_layers};
   check_range("--added-token-num", options.added_tokens, 0, kLargestSize);
@@ -281,6 +285,13 @@ MegatronLayout layout_of(const ConvertOptions& options, const OpenedModel& from)
     throw Error(Fault::kUsage,
                 "--transformer-impl: is for Megatron-core's modules; give --use-mcore-models too");
   }
+  if (options.is_mindspeed() && (!model.latent || options.is_torch_dist())) {
+    throw Error(Fault::kUsage,
+                "--transformer-impl: got mindspeed, which names the tensors of latent attention in "
+                "files of ranks; wanted local or transformer_engine");
+  }
+  if (options.apart_heads && !options.is_mindspeed())
+    throw Error(Fault::kUsage, "--mla-mm-split: give --transformer-impl mindspeed too");
   if (stage != 0 && !layout.stage_layers.empty()) {
     throw Error(Fault::kUsage,
                 "--num-layer-list: has no virtual stages; leave out "

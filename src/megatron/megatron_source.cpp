@@ -13,6 +13,7 @@
 #include "checkpoint/manifest.h"
 #include "megatron/deepspeed/deepspeed_files.h"
 #include "megatron/deepspeed/zero3_files.h"
+#include "megatron/format/grouped_experts.h"
 #include "megatron/format/named_tensors.h"
 #include "megatron/open_files.h"
 #include "megatron/ranks/master_weights.h"
@@ -159,7 +160,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
         where, stored_.padded_vocabulary));
   }
   check_layers(model_, stored_tensors_, where);
-  if (model_.latent)
+  if (model_.latent && !stored_.joined_latents)
     stored_.split_latents = first_latent_rows_ < model_.latent->rank + model_.latent->turned;
   try {
     stored_.check(model_);
@@ -196,6 +197,7 @@ void MegatronSource::compare(const MegatronArguments& read, const std::string& w
   layout_.stage_layers = read.layout.stage_layers;
   if (files_->division().whole) {
     layout_.tensor = read.layout.tensor;
+    layout_.split_latents = read.layout.split_latents;
     layout_.expert = read.layout.expert;
     layout_.expert_tensor =
         read.layout.expert_tensor == layout_.tensor ? 0 : read.layout.expert_tensor;
@@ -220,6 +222,12 @@ void MegatronSource::read_first_ranks() {
     for (int chunk = 0; chunk < stored_.chunks; ++chunk) {
       const BoxedTensors tensors = files_->tensors(0, p, chunk);
       stored_tensors_ += std::ssize(tensors);
+      for (const auto& [key, tensor] : tensors) {
+        has_groups_ |= is_group_of_experts(key);
+        if (is_group_of_experts(key)) stored_tensors_ += tensor.rows;  // as many experts at most
+        stored_.joined_latents |= key.ends_with(".qkv.weight");
+        stored_.apart_heads |= key.ends_with(".k_own.weight");
+      }
       const bool apart = std::ranges::any_of(
           tensors, [](const auto& one) { return one.first.ends_with(".gate.weight"); });
       const auto down = std::ranges::find_if(
@@ -261,7 +269,7 @@ void MegatronSource::choose_masters() {
       (copies && size_bytes(weight_dtype_) == 2) ||
       std::ranges::any_of(first, [](const auto& one) { return size_bytes(one.second.dtype) == 2; });
   try {
-    from_masters_ = narrow && (copies || has_masters());
+    from_masters_ = narrow && !has_groups_ && (copies || has_masters());
   } catch (const Error& error) {
     // The weights are good without them.
     if (error.fault() != Fault::kData) throw;
@@ -304,7 +312,7 @@ void MegatronSource::check_copy(const BoxedTensor& head, int t, const std::strin
 
 void MegatronSource::add_rank(int t, int p, int chunk) {
   const std::string where = files_->file_of(t, p);
-  BoxedTensors tensors = files_->tensors(t, p, chunk);
+  BoxedTensors tensors = with_experts_apart(files_->tensors(t, p, chunk), model_, where);
   const BoxedTensors masters = from_masters_ ? files_->masters(t, p, chunk) : BoxedTensors{};
   std::vector<std::string> missing;
   for (const MegatronTensor& wanted : megatron_tensors(model_, stored_, t, p, chunk)) {

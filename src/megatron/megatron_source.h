@@ -105,6 +105,7 @@ class MegatronSource final : public TensorSource {
   std::string why_no_masters_;          // "": they are not of these weights
   MegatronLayout stored_;               // as the files are divided: whole tensors are of one rank
   std::int64_t stored_tensors_ = 0;     // of tensor rank 0
+  bool has_groups_ = false;             // of experts (megatron/format/grouped_experts.h)
   std::int64_t first_latent_rows_ = 0;  // its rows of a matrix that makes latents
   MegatronRun run_;
   DType weight_dtype_ = DType::kF32;

@@ -42,6 +42,13 @@ void MegatronSource::open_optimizer() {
                 "--no-load-optim continues with a new one",
                 where);
   }
+  if (has_groups_) {
+    throw Error(
+        Fault::kData,
+        "{}: the optimizer of a model with the experts of a rank in one tensor (GroupedMLP) "
+        "is not read yet; --no-load-optim continues with a new one",
+        where);
+  }
   if (size_bytes(weight_dtype_) == 2 && !from_masters_) {
     throw Error(Fault::kData, "{}: no fp32 copies of the {} weights are found in the optimizer{}",
                 where, name(weight_dtype_), why_no_masters_);

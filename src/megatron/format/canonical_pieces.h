@@ -28,14 +28,14 @@ class CanonicalPieces {
   void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) const;
 
  private:
-  // Rows and columns of a canonical tensor, and where they are stored: rows are `stride` elements
-  // apart.
+  // Rows and columns of a canonical tensor, and where they are stored: as of a TensorBox.
   struct Piece {
     std::int64_t row = 0, rows = 0;
     std::int64_t column = 0, columns = 0;
     const RegularFile* file = nullptr;
     std::int64_t offset = 0;
     std::int64_t stride = 0;
+    bool transposed = false;
   };
   struct Canonical {
     CanonicalTensor tensor;
@@ -49,6 +49,14 @@ class CanonicalPieces {
     std::int64_t columns = 1;
     std::int64_t first_column = 0;
   };
+  // Reads rows [top, bottom) and columns [left, right) of a tensor, which the piece has, row by
+  // row.
+  struct Window {
+    std::int64_t top = 0, bottom = 0;
+    std::int64_t left = 0, right = 0;
+  };
+  static void read_window(const Piece& piece, DType stored, const Window& window, DType dtype,
+                          std::byte* dst);
   // Reads the part of the run that is in the piece.
   static void read_piece(const Piece& piece, DType stored, const ColumnRun& wanted, DType dtype,
                          std::byte* dst);

@@ -22,29 +22,54 @@ void must_divide(const char* what, std::int64_t size, const char* flag, std::int
 }
 
 // Of a layer with latent attention, in place of its heads.
-void add_latent_attention(RankTensors& rank, const ModelConfig& model, const std::string& key,
-                          const std::string& at) {
+void add_latent_attention(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
+                          const std::string& key, const std::string& at) {
   const LatentFacts& facts = *model.latent;
   const std::int64_t queries = model.heads * facts.head_size();
+  const std::int64_t latents = facts.rank + facts.turned;
   const auto norm = [&](const std::string& end, const std::string& name, std::int64_t width) {
     if (model.head_norms) rank.whole(key + end + ".weight", at + name + ".weight", {width});
   };
-  if (facts.query_rank == 0) {
-    rank.rows_of(key + "q_proj", {at + "query"}, queries, false);
-  } else {
+  const bool small_queries = facts.query_rank != 0;
+  if (layout.joined_latents) {
+    rank.stacked(key + "qkv.weight",
+                 {{at + (small_queries ? "query_down.weight" : "query.weight"), 0,
+                   small_queries ? facts.query_rank : queries},
+                  {at + "latent.weight", 0, latents}},
+                 model.hidden);
+  } else if (small_queries) {
     rank.small_rows(key + "q_down", at + "query_down", facts.query_rank);
-    norm("q_up_norm", "query_down_norm", facts.query_rank);
-    rank.rows_of_width(key + "q_up", at + "query", queries, facts.query_rank);
+  } else {
+    rank.rows_of(key + "q_proj", {at + "query"}, queries, false);
   }
-  rank.small_rows(key + "kv_down", at + "latent", facts.rank + facts.turned);
+  if (small_queries) {
+    norm("q_up_norm", "query_down_norm", facts.query_rank);
+    if (layout.apart_heads) {
+      rank.of_heads(key + "q_own.weight", {at + "query.weight", 0, facts.own, facts.turned},
+                    facts.query_rank);
+      rank.of_heads(key + "q_turned.weight", {at + "query.weight", facts.own, facts.turned, 0},
+                    facts.query_rank);
+    } else {
+      rank.rows_of_width(key + "q_up", at + "query", queries, facts.query_rank);
+    }
+  }
+  if (!layout.joined_latents) rank.small_rows(key + "kv_down", at + "latent", latents);
   norm("kv_up_norm", "latent_norm", facts.rank);
-  rank.rows_of_width(key + "kv_up", at + "key_value", model.heads * (facts.own + facts.value),
-                     facts.rank);
+  if (layout.apart_heads) {
+    rank.of_heads(key + "k_own.weight", {at + "key_value.weight", 0, facts.own, facts.value},
+                  facts.rank);
+    rank.of_heads(key + "v_up.weight", {at + "key_value.weight", facts.own, facts.value, 0},
+                  facts.rank);
+  } else {
+    rank.rows_of_width(key + "kv_up", at + "key_value", model.heads * (facts.own + facts.value),
+                       facts.rank);
+  }
   rank.columns_of(key + "dense", at + "output", model.heads * facts.value, model.output_bias);
 }
 
-void add_attention(RankTensors& rank, const ModelConfig& model, const std::string& key,
-                   const std::string& at) {
+void add_attention(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
+                   const std::string& key, const std::string& at) {
+  if (model.latent) return add_latent_attention(rank, model, layout, key, at);
   rank.qkv(key + "qkv", at, false);
   if (model.qkv_biases) rank.qkv(key + "qkv", at, true);
   if (model.head_norms) {
@@ -84,8 +109,7 @@ void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout
   const std::string key = fmt::format("{}layers.{}.", stack, place.local);
   const std::string at = fmt::format("{}layers.{}.", stack, place.layer);
   rank.norm(key + "input_norm", at + "attention_norm");
-  const auto& attention = model.latent ? add_latent_attention : add_attention;
-  attention(rank, model, key, at + "attention.");
+  add_attention(rank, model, layout, key, at + "attention.");
   if (model.encoder_decoder && stack.empty()) {
     const std::int64_t rows = model.heads * model.head_size;
     rank.norm(key + "cross_norm", at + "cross_norm");
@@ -167,7 +191,7 @@ void MegatronLayout::check(const ModelConfig& model) const {
   }
   must_divide("heads", model.heads, tensor_flag, tensor);
   must_divide("groups of heads", model.groups, tensor_flag, tensor);
-  if (model.latent && split_latents) {
+  if (model.latent && split_latents && !joined_latents) {
     must_divide("channels of the small rows (--q-lora-rank)", model.latent->query_rank, tensor_flag,
                 tensor);
     must_divide("channels of the latents (--kv-lora-rank, --qk-pos-emb-head-dim)",

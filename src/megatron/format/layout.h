@@ -21,6 +21,10 @@
 //              then those of v
 //   q_down, kv_down    rows, or whole on every rank
 //   q_up_norm, kv_up_norm   of them: whole, on every rank
+//   qkv        with joined_latents, in place of q_down (or q_proj) and kv_down: the rows of both,
+//              whole on every rank
+//   q_own, q_turned, k_own, v_up   with apart_heads, in place of q_up and kv_up: for each of a/T
+//              heads its rows of q without positions, of q with them, of k, of v
 //   mtp.layers.N.projection   of a layer that predicts later tokens: rows; the rest of such a layer
 //              as of others. They are on the last rank, which then has the embedding again
 //   cross_q    of attention to an encoder: rows of rank t of the queries
@@ -58,6 +62,10 @@ struct MegatronLayout {
   // Small rows of latent attention: as Megatron-core's own layers, or whole on every rank, as
   // those of Transformer Engine.
   bool split_latents = true;
+  // As MindSpeed-LLM has them: the matrices of small rows are one, and whole on every rank; and
+  // those after them are apart for keys, values and both kinds of channels (--mla-mm-split).
+  bool joined_latents = false;
+  bool apart_heads = false;
   bool head_copy = true;  // a tied head on another stage than the embedding is written again
   std::vector<std::int64_t> stage_layers;  // of each pipeline rank; empty: all alike
   std::vector<std::int64_t> empty_layers;  // places without a layer, ascending ("noop")

@@ -17,13 +17,15 @@
 
 namespace piton {
 
-// Rows and columns of a stored tensor that are together in a file, rows `stride` elements apart.
+// Rows and columns of a stored tensor that are together in a file, rows `stride` elements apart; or
+// columns, if it is transposed.
 struct TensorBox {
   const RegularFile* file = nullptr;
   std::int64_t offset = 0;  // of its first element, in bytes
   std::int64_t row = 0, rows = 0;
   std::int64_t column = 0, columns = 0;
   std::int64_t stride = 0;
+  bool transposed = false;
 };
 
 struct BoxedTensor {
@@ -80,9 +82,11 @@ struct OptimizerCounts {
 struct MegatronDivision {
   int tensor = 1;
   int pipeline = 1;
-  int chunks = 1;           // of each pipeline rank: virtual stages
-  int expert = 1;           // ranks that the experts of a layer are divided over
-  int expert_tensor = 0;    // ranks that each expert is split over; 0: all of `tensor`
+  int chunks = 1;         // of each pipeline rank: virtual stages
+  int expert = 1;         // ranks that the experts of a layer are divided over
+  int expert_tensor = 0;  // ranks that each expert is split over; 0: all of `tensor`
+  // Each tensor rank of an expert rank has other experts: MindSpeed's --moe-tp-extend-ep.
+  bool experts_by_tensor = false;
   bool whole = false;       // tensors are whole, and belong to no rank
   bool all_layers = false;  // layers have their numbers in the whole model, in no stage
   double version = 3;       // checkpoint_version where the files do not say it

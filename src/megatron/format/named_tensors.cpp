@@ -54,7 +54,7 @@ void name_up_apart(BoxedTensors& tensors, std::vector<std::string>& order) {
 
 // Keys of an encoder keep their beginning in a model that has a decoder too, whose layers attend to
 // it; there the norm before that attention is called like that before the MLP elsewhere. And the
-// norm of small rows of queries is called like that of their heads elsewhere.
+// norms of small rows are called like those of heads of queries and keys elsewhere.
 class StackKeys {
  public:
   explicit StackKeys(const BoxedTensors& tensors) {
@@ -62,14 +62,18 @@ class StackKeys {
         tensors, [](const auto& one) { return one.first.find(".cross_q.") != one.first.npos; });
     inter_ = std::ranges::any_of(
         tensors, [](const auto& one) { return one.first.find(".inter_norm.") != one.first.npos; });
-    latent_ = std::ranges::any_of(
-        tensors, [](const auto& one) { return one.first.find(".kv_down.") != one.first.npos; });
+    latent_ = std::ranges::any_of(tensors, [](const auto& one) {
+      return one.first.find(".kv_up.") != one.first.npos ||
+             one.first.find(".k_own.") != one.first.npos;
+    });
   }
 
   std::string of(const std::string& key) const {
-    constexpr std::string_view kHeadNorm = ".q_norm.";
-    if (const std::size_t at = key.find(kHeadNorm); latent_ && at != key.npos)
-      return std::string(key).replace(at, kHeadNorm.size(), ".q_up_norm.");
+    for (const auto& [from, to] :
+         {std::pair{".q_norm.", ".q_up_norm."}, {".k_norm.", ".kv_up_norm."}}) {
+      const std::size_t at = latent_ ? key.find(from) : key.npos;
+      if (at != key.npos) return std::string(key).replace(at, std::string_view(from).size(), to);
+    }
     const bool of_encoder = key.starts_with(kEncoderKeys);
     if (!both_) return of_encoder ? key.substr(kEncoderKeys.size()) : key;
     if (of_encoder || !inter_) return key;
@@ -95,6 +99,7 @@ void read_rows(const BoxedTensor& tensor, std::int64_t first, std::int64_t last,
   const std::int64_t width = size_bytes(tensor.dtype);
   bytes.assign(static_cast<std::size_t>((last - first) * tensor.columns * width), std::byte{0});
   for (const TensorBox& box : tensor.boxes) {
+    PITON_ASSERT(!box.transposed, "rows of a transposed matrix");
     const std::int64_t end = std::min(last, box.row + box.rows);
     for (std::int64_t row = std::max(first, box.row); row < end; ++row) {
       const std::int64_t at = ((row - first) * tensor.columns + box.column) * width;

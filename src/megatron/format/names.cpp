@@ -60,6 +60,10 @@ constexpr Name kCoreLayer[] = {
     {"kv_down.", "self_attention.linear_kv_down_proj."},
     {"kv_up.", "self_attention.linear_kv_up_proj."},
     {"kv_up_norm.", "self_attention.kv_layernorm."},
+    {"q_own.", "self_attention.linear_qk_nope."},  // these four are of MindSpeed-LLM
+    {"q_turned.", "self_attention.linear_qk_rope."},
+    {"k_own.", "self_attention.linear_kv_nope."},
+    {"v_up.", "self_attention.linear_v."},
 };
 // In place of those of kCoreLayer.
 constexpr Name kTransformerLayer[] = {
@@ -76,6 +80,11 @@ constexpr Name kLaterLayer[] = {
     {"final_norm.", "final_layernorm."},
 };
 constexpr std::string_view kLaterBlock = "transformer_layer.";
+// MindSpeed-LLM's names of the norm after such a layer, and of the norm after the model's own
+// layers where there are such layers; and older ones of the layers.
+constexpr std::string_view kLaterNorms = "mtp.final_layernorms.";
+constexpr std::string_view kNormBeforeLater = "final_layernorm.";
+constexpr std::string_view kOlderLaterLayers = "mtp_layers.";
 // Other versions; only for reading.
 constexpr Name kOtherLayer[] = {
     {"input_norm.", "input_norm."},
@@ -87,6 +96,9 @@ constexpr Name kOtherLayer[] = {
     {"fc1.", "mlp.proj."},
     {"fc2.", "mlp.down_proj."},
     {"inter_norm.", "post_inter_attention_norm."},
+    {"q_up.", "self_attention.linear_qb."},  // of MindSpeed-LLM, as the next two
+    {"kv_up.", "self_attention.linear_kvb."},
+    {"shared_gate.", "mlp.shared_expert_gate."},
 };
 
 constexpr Name kLegacyEnds[] = {
@@ -166,6 +178,11 @@ std::optional<std::string> name_of(const Name (&names)[N], std::string_view key)
 
 constexpr std::string_view kExperts = "mlp.experts.local_experts.";
 constexpr std::string_view kGroupedExperts = "mlp.experts.";  // of Transformer Engine
+// All experts of a rank, as products of several experts read them (layout.h); by key and name.
+constexpr Name kGroups[] = {
+    {"grouped.0.fc1.weight", "mlp.experts.weight1"},
+    {"grouped.0.fc2.weight", "mlp.experts.weight2"},
+};
 constexpr std::string_view kSharedGateName = "mlp.shared_experts.gate_weight";
 constexpr std::string_view kSharedGateKey = "shared_gate.weight";
 // Added to scores for the choice alone. A router's "bias" is of the scores themselves.
@@ -206,6 +223,9 @@ std::optional<std::string> layer_key(std::string_view rest) {
   if (rest == kSharedGateName) return std::string(kSharedGateKey);
   if (rest == kChoiceBiasName) return std::string(kChoiceBiasKey);
   if (rest == "mlp.router.bias") return std::nullopt;
+  for (const Name& group : kGroups) {
+    if (rest == group.name) return std::string(group.key);
+  }
   if (const std::optional<std::string> found = expert_key(rest)) return found;
   for (const auto& found : {key_of(kTransformerLayer, rest), key_of(kLegacyLayer, rest),
                             key_of(kCoreLayer, rest), key_of(kOtherLayer, rest)}) {
@@ -221,6 +241,16 @@ std::optional<std::string> later_layer_key(std::string_view rest) {
 }
 
 constexpr std::string_view kExpertKeys = ".experts.";
+constexpr std::string_view kGroupKeys = ".grouped.";
+
+// Where the number of an expert or of a group begins; npos: the key is of none.
+std::size_t expert_number(std::string_view key) {
+  for (const std::string_view keys : {kExpertKeys, kGroupKeys}) {
+    const std::size_t at = key.find(keys);
+    if (at != key.npos) return at + keys.size();
+  }
+  return key.npos;
+}
 
 struct LayerKind {
   MegatronTree tree;
@@ -243,9 +273,9 @@ std::optional<std::string> layer_name(std::string_view rest, const LayerKind& ki
 }  // namespace
 
 std::optional<std::int64_t> expert_of_key(std::string_view key) {
-  const std::size_t at = key.find(kExpertKeys);
+  const std::size_t at = expert_number(key);
   if (at == key.npos) return std::nullopt;
-  const std::string_view own = key.substr(at + kExpertKeys.size());
+  const std::string_view own = key.substr(at);
   std::int64_t expert = 0;
   const auto [stop, error] = std::from_chars(own.data(), own.data() + own.size(), expert);
   if (error != std::errc()) return std::nullopt;
@@ -253,8 +283,16 @@ std::optional<std::int64_t> expert_of_key(std::string_view key) {
 }
 
 std::string with_expert(const std::string& key, std::int64_t expert) {
-  const std::size_t at = key.find(kExpertKeys) + kExpertKeys.size();
+  const std::size_t at = expert_number(key);
   return fmt::format("{}{}{}", key.substr(0, at), expert, key.substr(key.find('.', at)));
+}
+
+bool is_group_of_experts(std::string_view key) { return key.find(kGroupKeys) != key.npos; }
+
+std::string key_in_group(const std::string& key, std::int64_t expert) {
+  const std::size_t at = key.find(kGroupKeys);
+  const std::size_t end = key.find('.', at + kGroupKeys.size());
+  return fmt::format("{}{}{}{}", key.substr(0, at), kExpertKeys, expert, key.substr(end));
 }
 
 bool is_ignored_by_megatron(std::string_view name) {
@@ -262,6 +300,17 @@ bool is_ignored_by_megatron(std::string_view name) {
 }
 
 std::optional<std::string> megatron_key(std::string_view name) {
+  if (name.starts_with(kOlderLaterLayers)) {
+    return megatron_key(
+        fmt::format("{}layers.{}", kLaterKeys, name.substr(kOlderLaterLayers.size())));
+  }
+  if (name.starts_with(kLaterNorms)) {
+    const std::string_view own = name.substr(kLaterNorms.size());
+    const std::size_t point = std::min(own.find('.'), own.size());
+    if (!is_number(own.substr(0, point))) return std::nullopt;
+    return megatron_key(fmt::format("{}layers.{}.final_layernorm{}", kLaterKeys,
+                                    own.substr(0, point), own.substr(point)));
+  }
   const std::size_t layers = name.find("layers.");
   if (layers != name.npos && (layers == 0 || name[layers - 1] == '.')) {
     const std::size_t number = layers + 7;
@@ -269,6 +318,7 @@ std::optional<std::string> megatron_key(std::string_view name) {
     if (point == name.npos) return std::nullopt;
     const std::string_view rest = name.substr(point + 1);
     const bool later = name.substr(0, layers).ends_with(kLaterKeys);
+    if (later && rest == kCoreEnds[0].name) return std::string(kCoreEnds[0].key);
     const std::optional<std::string> key = later ? later_layer_key(rest) : layer_key(rest);
     if (!key) return std::nullopt;
     return fmt::format("{}layers.{}.{}", later ? kLaterKeys : "",
@@ -307,6 +357,12 @@ std::string megatron_name(const std::string& key, MegatronTree tree, MegatronSta
     const std::size_t point = own.find('.', kLaterKeys.size() + 7) + 1;
     const std::string_view rest = std::string_view(own).substr(point);
     name = name_of(kLaterLayer, rest);
+    constexpr std::string_view kNorm = "final_norm.";
+    if (tree == MegatronTree::kMindSpeed && rest.starts_with(kNorm)) {
+      const std::size_t number = kLaterKeys.size() + 7;
+      return fmt::format("{}{}{}", kLaterNorms, own.substr(number, point - number),
+                         rest.substr(kNorm.size()));
+    }
     if (!name) {
       name = layer_name(rest, {tree, false});
       if (name) name = std::string(kLaterBlock) + *name;
@@ -317,7 +373,8 @@ std::string megatron_name(const std::string& key, MegatronTree tree, MegatronSta
     name = layer_name(std::string_view(own).substr(point), {tree, both && !of_encoder});
     if (name) name = fmt::format("{}{}{}", stack, own.substr(0, point), *name);
   } else if (own.starts_with("final_norm.")) {
-    name = fmt::format("{}final_layernorm.{}", stack, own.substr(11));
+    const bool apart = tree == MegatronTree::kMindSpeed;
+    name = fmt::format("{}{}{}", apart ? "" : stack, kNormBeforeLater, own.substr(11));
   } else if (both && !legacy && own.starts_with("output.")) {
     name = "lm_head.output_layer." + own.substr(7);
   } else {

@@ -15,6 +15,9 @@ enum class MegatronTree {
   kLegacy,       // model: {language_model: {embedding: ..., encoder: {"layers.0. ...": ...}}}
   kCore,         // model: {"decoder.layers.0. ...": ...}, with its own layers
   kTransformer,  // the same with those of Transformer Engine, whose linears hold their norms
+  // As kCore, with MindSpeed-LLM's names of the norms before and after layers that predict later
+  // tokens: of models that have these.
+  kMindSpeed,
 };
 
 // Which stacks a model has. Trees name them differently:
@@ -42,10 +45,14 @@ bool is_in_encoder(std::string_view name);
 // Engine.
 bool is_ignored_by_megatron(std::string_view name);
 
-// The number of an expert in "layers.N.experts.E.fc1.weight"; nullopt: the key is of no expert.
+// The number of an expert in "layers.N.experts.E.fc1.weight", or of a group of experts in
+// "layers.N.grouped.G.fc1.weight"; nullopt: the key is of neither.
 std::optional<std::int64_t> expert_of_key(std::string_view key);
-// The key with another number of the expert.
+// The key with another number of the expert or group.
 std::string with_expert(const std::string& key, std::int64_t expert);
+bool is_group_of_experts(std::string_view key);
+// "layers.N.experts.E.fc1.weight" for "layers.N.grouped.G.fc1.weight".
+std::string key_in_group(const std::string& key, std::int64_t expert);
 
 // The inverse, with dots where dicts nest.
 std::string megatron_name(const std::string& key, MegatronTree tree,

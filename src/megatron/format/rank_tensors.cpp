@@ -104,6 +104,27 @@ void RankTensors::rows_of(const std::string& key, const std::vector<std::string>
   add(key + end, std::move(packed));
 }
 
+void RankTensors::stacked(const std::string& key, const std::vector<Rows>& parts,
+                          std::int64_t columns) {
+  Assembly stack;
+  std::int64_t row = 0;
+  for (const Rows& part : parts) {
+    stack.parts.push_back(
+        box(part.name, {.first = part.first, .rows = part.rows, .columns = columns, .row = row}));
+    row += part.rows;
+  }
+  stack.shape = shape(row, columns);
+  add(key, std::move(stack));
+}
+
+void RankTensors::of_heads(const std::string& key, const HeadRows& of, std::int64_t columns) {
+  const std::int64_t heads = model_.heads / layout_.tensor;
+  std::vector<Rows> parts;
+  for (std::int64_t head = t_ * heads; head < (t_ + 1) * heads; ++head)
+    parts.push_back({of.name, head * (of.before + of.rows + of.after) + of.before, of.rows});
+  stacked(key, parts, columns);
+}
+
 void RankTensors::rows_of_width(const std::string& key, const std::string& name, std::int64_t rows,
                                 std::int64_t width) {
   rows_of_matrix(key, name, {rows / layout_.tensor, width}, t_);

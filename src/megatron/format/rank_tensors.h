@@ -55,6 +55,24 @@ class RankTensors {
   void rows_of(const std::string& key, const std::vector<std::string>& names, std::int64_t rows,
                bool bias, const Share& share);
 
+  // Rows of a canonical tensor.
+  struct Rows {
+    std::string name;
+    std::int64_t first = 0;
+    std::int64_t rows = 0;
+  };
+  // Rows of tensors of `columns` columns, one below another; 0: of vectors.
+  void stacked(const std::string& key, const std::vector<Rows>& parts, std::int64_t columns);
+
+  // Some rows of each head of a canonical matrix.
+  struct HeadRows {
+    std::string name;
+    std::int64_t before = 0;  // rows of the head that come before
+    std::int64_t rows = 0;
+    std::int64_t after = 0;
+  };
+  void of_heads(const std::string& key, const HeadRows& of, std::int64_t columns);
+
   // Rows of a matrix of `width` columns.
   void rows_of_width(const std::string& key, const std::string& name, std::int64_t rows,
                      std::int64_t width);

@@ -160,11 +160,23 @@ BoxedTensors RankFiles::tensors(int t, int p, int chunk) const {
     return ExpertRankTensors{file.file().path().string(), named(file, chunk).take()};
   };
   ExpertRankTensors own = of(rank(t, p).model());
-  if (division_.expert == 1) return std::move(own.tensors);
+  if (!has_expert_ranks()) return std::move(own.tensors);
   std::vector<ExpertRankTensors> experts;
-  for (int e = 0; e < division_.expert; ++e)
-    experts.push_back(of(*model_with_experts({t, p, e}).weights));
+  for (const ModelFile* file : models_with_experts({t, p})) experts.push_back(of(*file->weights));
   return with_all_experts(own, std::move(experts));
+}
+
+std::vector<const RankFiles::ModelFile*> RankFiles::models_with_experts(
+    const RankPlace& place) const {
+  std::vector<const ModelFile*> files;
+  for (int e = 0; e < division_.expert; ++e) {
+    if (!division_.experts_by_tensor) {
+      files.push_back(&model_with_experts({place.t, place.p, e}));
+      continue;
+    }
+    for (int t = 0; t < division_.tensor; ++t) files.push_back(&rank(t, place.p).models.at(e));
+  }
+  return files;
 }
 
 // The file of expert rank e that has the share of each expert that tensor rank t has.
@@ -232,24 +244,27 @@ BoxedTensors RankFiles::with_experts(const RankPlace& place, const Of& of) const
   const ModelFile& first = rank(place.t, place.p).first();
   const BoxedTensors common = of(first, Part::kNoExperts);
   std::vector<ExpertRankTensors> ranks;
-  for (int e = 0; e < division_.expert; ++e) {
-    const ModelFile& file = model_with_experts({place.t, place.p, e});
-    BoxedTensors all = of(file, Part::kExperts);
+  for (const ModelFile* file : models_with_experts(place)) {
+    BoxedTensors all = of(*file, Part::kExperts);
     all.insert(common.begin(), common.end());
-    ranks.push_back({file.weights->file().path().string(), std::move(all)});
+    ranks.push_back({file->weights->file().path().string(), std::move(all)});
   }
   const ExpertRankTensors own = ranks.front();
   return with_all_experts(own, std::move(ranks));
 }
 
 void RankFiles::refuse_shares() const {
+  if (division_.experts_by_tensor) {
+    throw Error(Fault::kData, "{}: the optimizer of a run with moe_tp_extend_ep is not read",
+                folder_.string());
+  }
   if (share_folders_.empty()) return;
   throw Error(Fault::kData, "{}: {} of {} expert ranks is not read", folder_.string(), kRankShare,
               division_.expert);
 }
 
 BoxedTensors RankFiles::masters(int t, int p, int chunk) {
-  if (division_.expert > 1) {
+  if (has_expert_ranks()) {
     refuse_shares();
     return with_experts(
         {t, p}, [&](const ModelFile& file, Part part) { return masters_of(file, chunk, part); });
@@ -287,7 +302,7 @@ BoxedTensors RankFiles::masters_of(const ModelFile& file, int chunk, Part part) 
 }
 
 BoxedMoments RankFiles::moments(int t, int p, int chunk) {
-  if (division_.expert > 1) {
+  if (has_expert_ranks()) {
     refuse_shares();
     std::map<std::pair<const ModelFile*, Part>, BoxedMoments> read;
     const auto once = [&](const ModelFile& file, Part part) -> const BoxedMoments& {

@@ -65,6 +65,7 @@ class RankFiles final : public MegatronFiles {
     std::unique_ptr<RankOptimizer> shares;
   };
   void compare_saves() const;
+  bool has_expert_ranks() const { return division_.expert > 1 || division_.experts_by_tensor; }
   void refuse_shares() const;
   std::string share_name(int t, int p, int d) const;
   // Null where the optimizer is not divided over data-parallel ranks.
@@ -75,6 +76,8 @@ class RankFiles final : public MegatronFiles {
     BoxedTensors weights;
     OrderedWeights ordered;
   };
+  // The files that have all experts together which rank (t, p) needs, in the order of experts.
+  std::vector<const ModelFile*> models_with_experts(const RankPlace& place) const;
   const ModelFile& model_with_experts(const RankPlace& place) const;
   NamedTensors named(const TorchFile& file, int chunk) const;
   // Which weights an optimizer has.

@@ -11,6 +11,8 @@
 #include "base/listed.h"
 #include "base/numbers_in_name.h"
 #include "megatron/format/arguments.h"
+#include "megatron/format/named_tensors.h"
+#include "megatron/format/names.h"
 #include "pickle/torch_file.h"
 
 namespace piton {
@@ -64,22 +66,50 @@ std::vector<RankFolder> rank_folders_in(const fs::path& folder) {
 struct SaidOfExperts {
   int ranks = 0;
   int tensor = 0;
+  bool by_tensor = false;
 };
 
-SaidOfExperts said_of_experts(const std::vector<RankFolder>& folders) {
-  const auto numbered = std::ranges::find_if(folders, [](const RankFolder& one) {
-    return one.second && !one.has_share && !one.model.empty();
+bool has_final_norm(const TorchFile& file) {
+  bool found = false;
+  visit_tensors(file.root(), [&](const std::string& name, const PickleValue& /*value*/) {
+    const std::size_t tree = name.find('.') + 1;  // after "model."
+    found = found || megatron_key(std::string_view(name).substr(tree)) == "final_norm.weight";
   });
-  if (numbered == folders.end()) return {};
-  const TorchFile file(numbered->model);
+  return found;
+}
+
+// Without arguments, as MindSpeed-LLM's converters write it: several ranks that have the norm after
+// all layers are no stages.
+int ranks_with_all_layers(const std::vector<RankFolder>& folders, const TorchFile& first) {
+  int ranks = 0;
+  for (const RankFolder& one : folders) ranks = std::max(ranks, one.second.value_or(0) + 1);
+  return ranks > 1 && has_final_norm(first) ? ranks : 0;
+}
+
+SaidOfExperts said_of_experts(const std::vector<RankFolder>& folders) {
+  const auto is_model = [](const RankFolder& one) { return !one.has_share && !one.model.empty(); };
+  const auto first = std::ranges::find_if(folders, is_model);
+  const bool stages_or_experts = first != folders.end() && first->second;
+  // Nothing is divided by one folder without a second number.
+  if (first == folders.end() || (folders.size() == 1 && !stages_or_experts)) return {};
+  const TorchFile file(first->model);
   const PickleValue* values = file.root().find(kMegatronArguments);
   if (values == nullptr) values = file.root().find(kPitonArguments);
+  if (values == nullptr) {
+    const bool seconds = stages_or_experts && !first->third;
+    return {.ranks = seconds ? ranks_with_all_layers(folders, file) : 0};
+  }
   const auto number = [&](const char* name) {
-    const PickleValue* value = values == nullptr ? nullptr : values->find(name);
+    const PickleValue* value = values->find(name);
     if (value == nullptr || value->kind != PickleValue::Kind::kInt) return 0;
     return static_cast<int>(std::clamp<std::int64_t>(value->integer, 0, kMostFolders));
   };
-  return {number("expert_model_parallel_size"), number("expert_tensor_parallel_size")};
+  const PickleValue* by_tensor = values->find("moe_tp_extend_ep");
+  SaidOfExperts said{.by_tensor = by_tensor != nullptr && by_tensor->truth};
+  if (!stages_or_experts) return said;
+  said.ranks = number("expert_model_parallel_size");
+  said.tensor = said.by_tensor ? 1 : number("expert_tensor_parallel_size");
+  return said;
 }
 
 // Sorts folders into models and shares; the division gets room for all of them.
@@ -126,6 +156,13 @@ void sort_folders(const fs::path& folder, const std::vector<RankFolder>& folders
 
 // The ranks that write, of a stage (p = 0).
 std::set<RankPlace> writers_of(const MegatronDivision& division) {
+  if (division.experts_by_tensor) {
+    std::set<RankPlace> writers;
+    for (int t = 0; t < division.tensor; ++t) {
+      for (int e = 0; e < division.expert; ++e) writers.insert({.t = t, .e = e});
+    }
+    return writers;
+  }
   const int split = division.expert_tensor;
   std::set<RankPlace> writers;
   for (int r = 0; r < std::max(division.tensor, split * division.expert); ++r)
@@ -160,7 +197,10 @@ RankFolders find_rank_folders(const fs::path& folder) {
   division.version = 0;
   sort_folders(folder, folders, said.ranks > 1 && !threes, found);
   division.expert = std::max(division.expert, said.ranks);
-  division.expert_tensor = said.tensor > 0 ? said.tensor : division.tensor;
+  division.experts_by_tensor = said.by_tensor && division.tensor > 1;
+  division.expert_tensor = said.tensor > 0              ? said.tensor
+                           : division.experts_by_tensor ? 1
+                                                        : division.tensor;
   const std::int64_t all = std::int64_t{division.tensor} * division.pipeline * division.expert;
   if (all > kMostFolders) {
     throw Error(Fault::kData, "{}: names ranks up to {} x {} x {}, wanted at most {}",

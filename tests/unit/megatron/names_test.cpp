@@ -92,9 +92,36 @@ TEST(MegatronNames, OfOtherVersionsAreKnown) {
   EXPECT_EQ(megatron_key("language_model.pooler.dense.weight"), "pooler.weight");
   EXPECT_EQ(megatron_key("lm_head.norm.bias"), "lm_norm.bias");
   EXPECT_EQ(megatron_key("language_model.adaptor.dense.weight"), std::nullopt);
-  EXPECT_EQ(megatron_key("decoder.layers.0.mlp.experts.weight1"), std::nullopt);
+  EXPECT_EQ(megatron_key("decoder.layers.0.mlp.experts.weight3"), std::nullopt);
   EXPECT_EQ(megatron_key("decoder.layers.0"), std::nullopt);
   EXPECT_TRUE(is_ignored_by_megatron("decoder.layers.0.mlp.linear_fc1._extra_state"));
+}
+
+TEST(MegatronNames, OfMindSpeedAreKnown) {
+  const std::string layer = "decoder.layers.3.";
+  for (const auto& [name, key] : {std::pair{"self_attention.linear_qb.weight", "q_up.weight"},
+                                  {"self_attention.linear_kvb.weight", "kv_up.weight"},
+                                  {"self_attention.linear_qk_nope.weight", "q_own.weight"},
+                                  {"self_attention.linear_qk_rope.weight", "q_turned.weight"},
+                                  {"self_attention.linear_kv_nope.weight", "k_own.weight"},
+                                  {"self_attention.linear_v.weight", "v_up.weight"},
+                                  {"mlp.shared_expert_gate.weight", "shared_gate.weight"},
+                                  {"mlp.experts.weight1", "grouped.0.fc1.weight"},
+                                  {"mlp.experts.weight2", "grouped.0.fc2.weight"}})
+    EXPECT_EQ(megatron_key(layer + name), std::string("layers.3.") + key);
+  EXPECT_EQ(megatron_key("mtp_layers.1.eh_proj.weight"), "mtp.layers.1.projection.weight");
+  EXPECT_EQ(megatron_key("mtp_layers.1.transformer_layer.input_layernorm.weight"),
+            "mtp.layers.1.input_norm.weight");
+  EXPECT_EQ(megatron_key("mtp_layers.0.embedding.word_embeddings.weight"),
+            "word_embeddings.weight");
+  EXPECT_EQ(megatron_key("mtp.final_layernorms.1.weight"), "mtp.layers.1.final_norm.weight");
+  EXPECT_EQ(megatron_key("mtp.final_layernorms.weight"), std::nullopt);
+  EXPECT_EQ(megatron_key("final_layernorm.weight"), "final_norm.weight");
+  for (const char* key : {"mtp.layers.1.final_norm.weight", "final_norm.weight",
+                          "mtp.layers.1.q_own.weight", "layers.3.kv_up_norm.weight"})
+    EXPECT_EQ(megatron_key(megatron_name(key, MegatronTree::kMindSpeed)), key);
+  EXPECT_EQ(with_expert("layers.3.grouped.0.fc1.weight", 2), "layers.3.grouped.2.fc1.weight");
+  EXPECT_EQ(key_in_group("layers.3.grouped.2.fc1.weight", 13), "layers.3.experts.13.fc1.weight");
 }
 
 // torch_dist has one tensor of all layers under a name without a number, or one for each layer
