@@ -79,11 +79,11 @@ class DeepLinear : public ::testing::TestWithParam<std::tuple<const char*, DType
 TEST_P(DeepLinear, WeightsInRowsGiveTheBitsOfPackedOnes) {
   for (const WeightForm form : {WeightForm::kForward, WeightForm::kBackward}) {
     const bool forward = form == WeightForm::kForward;
-    const Tensor weight = source_.normal(dtype(), forward ? Shape{300, 33000} : Shape{33000, 300});
-    const Tensor a = source_.normal_rows(dtype(), {300, 33000});
+    const Tensor weight = source_.normal(dtype(), forward ? Shape{300, 16500} : Shape{16500, 300});
+    const Tensor a = source_.normal_rows(dtype(), {140, 16500});
     Tensor y[2];
     for (int rows = 0; rows < 2; ++rows) {
-      y[rows] = host_tensor(dtype(), {300, 300});
+      y[rows] = host_tensor(dtype(), {140, 300});
       WeightView view = packed(weight, form);
       if (rows == 1) view.form = WeightForm::kRows, view.tensor = weight;
       if (forward) {
