@@ -282,8 +282,9 @@ TEST_P(ExpertParallel, GivesTheBitsOfGatheredRowsIfSingleRowsAreSent) {
       };
       EXPECT_LE(moved(middle, end), moved(start, middle));
       // The first stage of "shared" has no experts.
-      if (layout.mesh[Axis::kPipeline] == 1)
+      if (layout.mesh[Axis::kPipeline] == 1) {
         EXPECT_GT(end.all_to_all_bytes, middle.all_to_all_bytes);
+      }
     }
   }
 }
