@@ -1,5 +1,4 @@
-// What a GPU does in another way than processors, or not at all, is said before memory is
-// allocated.
+// Settings that GPUs carry out in another way than processors, with a line in the log.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +12,7 @@
 namespace piton {
 namespace {
 
-// The host, which says that it is a GPU.
+// The host in the place of a GPU.
 class NamedGpu final : public Device {
  public:
   std::byte* allocate(std::int64_t bytes) override { return host_.allocate(bytes); }
