@@ -281,7 +281,10 @@ TEST_P(ExpertParallel, GivesTheBitsOfGatheredRowsIfSingleRowsAreSent) {
                from.all_gather_bytes - from.reduce_scatter_bytes - from.all_to_all_bytes;
       };
       EXPECT_LE(moved(middle, end), moved(start, middle));
-      EXPECT_GT(end.all_to_all_bytes, middle.all_to_all_bytes);
+      // The first stage of "shared" has no experts.
+      if (layout.mesh[Axis::kPipeline] == 1) {
+        EXPECT_GT(end.all_to_all_bytes, middle.all_to_all_bytes);
+      }
     }
   }
 }

@@ -164,6 +164,8 @@ TEST(MegatronFlags, OfExpertsAreOptionsOrChangeNothing) {
                "1e-2",
                "--moe-router-pre-softmax",
                "--moe-grouped-gemm",
+               "--moe-flex-dispatcher-backend",
+               "deepep",
                "--moe-permute-fusion",
                "--moe-router-dtype",
                "fp32",
