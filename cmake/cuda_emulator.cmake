@@ -9,13 +9,14 @@ set(emulator ${CMAKE_SOURCE_DIR}/tests/cuda_emulator)
 file(GLOB emulator_sources CONFIGURE_DEPENDS ${emulator}/*.cpp)
 list(FILTER emulator_sources EXCLUDE REGEX "_test.cpp$")
 file(GLOB host_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*.cpp
-     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/comm/nccl/*.cpp)
+     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/kernels/cuda/linear/*.cpp
+     ${CMAKE_SOURCE_DIR}/src/comm/nccl/*.cpp)
 list(FILTER host_sources EXCLUDE REGEX "kernels/cuda/(product|cublas_lt).cpp$")
 file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/attention/*.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/attention/warpgroup/*.cu
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/experts/*.cu
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/float8/*.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/norm/*.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/trial/*.cu
-     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/recurrent/*.cu
+     ${CMAKE_SOURCE_DIR}/src/kernels/cuda/linear/*.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/recurrent/*.cu
      ${CMAKE_SOURCE_DIR}/src/kernels/cuda/updates/*.cu)
 add_library(piton_cuda_emulated STATIC EXCLUDE_FROM_ALL ${emulator_sources} ${host_sources})
 piton_device_sources(device_sources ${CMAKE_BINARY_DIR}/generated/cuda_emulated cpp ${device_sources}

@@ -3,7 +3,7 @@
 // Sums run in fp32 for bf16, fp16 and fp32 (in fp64 for fp64). Rows are computed in fixed tiles of
 // Kernels::row_tile() rows, so that a call on rows cut at tile edges gives the same bits as the
 // call on all of them. On a GPU this holds for calls of more than 16 rows: a call of fewer may sum
-// in the order of decoding (kernels/cuda/few_row_product.h). n may be 0.
+// in the order of decoding (kernels/cuda/linear/few_row_product.h). n may be 0.
 //
 // Several experts are one call (kernels/experts.h): the weight is of m matrices, dweight is
 // [m out, in], and rows first_rows[i] .. first_rows[i + 1] - 1 are multiplied with matrix i.

@@ -61,8 +61,8 @@ struct PassPlace {
 class KvCache {
  public:
   // A cache without layers and pages. Chunks add their layers (Chunk::add_layers).
-  // `takes_latents`: Kernels::attends_to_latents() for all such layers. If not, layers with latents add keys and
-  // values.
+  // `takes_latents`: Kernels::attends_to_latents() for all such layers. If not, layers with latents
+  // add keys and values.
   explicit KvCache(Arena& arena, CacheNumbers numbers = CacheNumbers::kOfModel,
                    bool takes_latents = false)
       : arena_(&arena), numbers_(numbers), takes_latents_(takes_latents), source_(arena) {}

@@ -155,7 +155,7 @@ TEST(EmulatedDecoding, OfLatentsHasTheTokensOfTheCpu) {
   expect_tokens_of_the_cpu(model, CacheNumbers::kOfModel, "", 0.1);
 }
 
-// Heads do not have launches of their own. Norm, product of queries, product of latents and what
+// All heads have one launch. Norm, product of queries, product of latents and what
 // all keys have in common, a copy of the latents, their norm, rotation with the write to the cache,
 // a copy of the queries' other channels, attention and the merge of its chunks, products that make
 // values, projection; norm, gate and up, down. Not counted: products that move queries to latents,

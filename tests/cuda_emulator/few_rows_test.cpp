@@ -7,8 +7,8 @@
 
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
-#include "kernels/cuda/few_row_product.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/linear/few_row_product.h"
 #include "ops/call_cases.h"
 #include "ops/call_runner.h"
 #include "support/compare.h"

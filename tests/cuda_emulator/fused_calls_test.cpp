@@ -3,8 +3,8 @@
 
 #include "cuda_emulator/guarded_kernels.h"
 #include "device/cuda/device.h"
-#include "kernels/cuda/few_row_product.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/linear/few_row_product.h"
 #include "ops/decoding_cases.h"
 
 namespace piton::cuda {

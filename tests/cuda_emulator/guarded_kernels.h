@@ -10,7 +10,7 @@
 #include "cuda_emulator/capture.h"
 #include "cuda_emulator/launcher.h"
 #include "cuda_emulator/memory.h"
-#include "kernels/cuda/linear_parts.h"
+#include "kernels/cuda/linear/linear_parts.h"
 #include "kernels/cuda/span_calls.h"
 #include "kernels/measured/forwarding_kernels.h"
 

@@ -1,6 +1,6 @@
 // Linears of several heads with parts of one weight, as attention to a cache of latents asks for
 // them: together they have the bits of one call after another.
-#include "kernels/cuda/linear_parts.h"
+#include "kernels/cuda/linear/linear_parts.h"
 
 #include <gtest/gtest.h>
 

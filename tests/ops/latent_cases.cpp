@@ -35,8 +35,8 @@ class LatentCases {
 
   void add_attentions() {
     const std::vector<LatentSample> mixed{{1, 1}, {1, 200}, {40, 130}, {5, 64}, {3, 65}, {1, 256}};
-    // Of one row with 16 heads keys from 1024 on are in several parts, and of 130 rows none: on CPUs
-    // and on GPUs alike.
+    // Of one row with 16 heads keys from 1024 on are in several parts, and of 130 rows none: on
+    // CPUs and on GPUs alike.
     const std::vector<LatentSample> many{{1, 1023}, {1, 1024}, {2, 1300}, {130, 1100}};
     for (const bool coded : {false, true}) {
       for (const LatentSizes& sizes : {LatentSizes{16, 128, 64}, {5, 33, 6}, {3, 8, 0}, {1, 40, 8}})

@@ -1,9 +1,9 @@
 # Files with device code; all others here are the C++ compiler's (cmake/cuda.cmake has the language).
 file(GLOB device_sources CONFIGURE_DEPENDS ${path}/*.cu ${path}/attention/*.cu ${path}/experts/*.cu ${path}/float8/*.cu
-     ${path}/norm/*.cu ${path}/recurrent/*.cu ${path}/trial/*.cu ${path}/updates/*.cu)
+     ${path}/linear/*.cu ${path}/norm/*.cu ${path}/recurrent/*.cu ${path}/trial/*.cu ${path}/updates/*.cu)
 piton_device_sources(device_sources ${CMAKE_BINARY_DIR}/generated/cuda cu ${device_sources})
-file(GLOB trial_sources CONFIGURE_DEPENDS ${path}/trial/*.cpp)
-target_sources(${target} PRIVATE ${device_sources} ${trial_sources})
+file(GLOB folder_sources CONFIGURE_DEPENDS ${path}/linear/*.cpp ${path}/trial/*.cpp)
+target_sources(${target} PRIVATE ${device_sources} ${folder_sources})
 # Products of warpgroups are instructions of compute capability 9.0 alone, in code that no newer GPU runs.
 file(GLOB warpgroup_sources CONFIGURE_DEPENDS ${path}/attention/warpgroup/*.cu)
 add_library(piton_warpgroups OBJECT ${warpgroup_sources})

@@ -9,8 +9,8 @@
 #include "device/meta_device.h"
 #include "kernels/cuda/attention/latents.h"
 #include "kernels/cuda/calls.h"
-#include "kernels/cuda/few_row_product.h"
-#include "kernels/cuda/linear_parts.h"
+#include "kernels/cuda/linear/few_row_product.h"
+#include "kernels/cuda/linear/linear_parts.h"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/span_calls.h"
 

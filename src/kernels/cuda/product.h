@@ -9,7 +9,7 @@
 #include "kernels/activation.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/float8/float8_factor.h"
-#include "kernels/cuda/linear_parts.h"
+#include "kernels/cuda/linear/linear_parts.h"
 #include "kernels/linear.h"
 #include "tensor/tensor.h"
 

@@ -107,7 +107,7 @@ struct LatentShare {
   }
 };
 
-// Writes what the softmax of query i of a block came to: of the whole text, or of a chunk.
+// Writes the softmax of query i of a block: of the whole text, or of a chunk.
 template <typename T, bool kCoded>
 __device__ void write_end(const LatentGrid<T, kCoded>& grid, const LatentShare& share, int i,
                           float largest, float sum) {

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "kernels/cuda/bisection.cuh"
-#include "kernels/cuda/linear_end.cuh"
+#include "kernels/cuda/linear/linear_end.cuh"
 
 namespace piton::cuda {
 

@@ -2,7 +2,7 @@
 // them there; a gradient of a weight is added to by the library where its sizes allow.
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/float8/linear_float8.h"
-#include "kernels/cuda/linear_end.cuh"
+#include "kernels/cuda/linear/linear_end.cuh"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/scratch.h"

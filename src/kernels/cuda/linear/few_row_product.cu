@@ -3,9 +3,9 @@
 // 16 consecutive bytes of a row, in W and in x, and uses them as its pairs of two fragments
 // (tensor_cores.cuh): nothing passes through shared memory.
 #include "kernels/cuda/attention/tensor_cores.cuh"
-#include "kernels/cuda/few_row_product.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/linear_end.cuh"
+#include "kernels/cuda/linear/few_row_product.h"
+#include "kernels/cuda/linear/linear_end.cuh"
 #include "kernels/cuda/weight_codes.cuh"
 
 namespace piton::cuda {

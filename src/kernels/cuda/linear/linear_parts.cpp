@@ -1,9 +1,9 @@
-#include "kernels/cuda/linear_parts.h"
+#include "kernels/cuda/linear/linear_parts.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cuda/few_row_product.h"
+#include "kernels/cuda/linear/few_row_product.h"
 #include "kernels/cuda/product.h"
 
 namespace piton::cuda {

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/linear_parts.h"
+#include "kernels/cuda/linear/linear_parts.h"
 #include "kernels/linear.h"
 
 namespace piton::cuda {

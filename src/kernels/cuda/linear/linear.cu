@@ -3,9 +3,9 @@
 // kernel.
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/experts/expert_product.h"
-#include "kernels/cuda/few_row_product.h"
 #include "kernels/cuda/float8/linear_float8.h"
-#include "kernels/cuda/linear_end.cuh"
+#include "kernels/cuda/linear/few_row_product.h"
+#include "kernels/cuda/linear/linear_end.cuh"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/scratch.h"
