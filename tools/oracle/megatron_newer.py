@@ -134,7 +134,7 @@ def core_model(layout, kind, dtype=torch.bfloat16, later=True):
         expert_model_parallel_size=layout.expert, expert_tensor_parallel_size=layout.expert_tensor,
         moe_token_dispatcher_type="allgather", params_dtype=dtype, pipeline_dtype=dtype, perform_initialization=False,
         deterministic_mode=qwen)
-    for name, value in YARN.items():
+    for name, value in ({} if qwen else YARN).items():
         setattr(config, name, value)
     norm = GainAroundOne if qwen else WrappedTorchNorm
     specs = [layer_spec(config, kind, qwen and (i + 1) % 4 != 0) for i in range(LAYERS)]
@@ -250,7 +250,7 @@ def compare_logits(folder, wanted):
     with torch.no_grad():
         got = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)(tokens).logits
     error = (got - logits).abs().max() / logits.abs().max()
-    return "" if error < 1e-5 else f"{error:.2g}"
+    return "" if error < 5e-5 else f"{error:.2g}"  # other orders of sums in four layers, of weights far from initial ones
 
 
 def close(wanted, got):
