@@ -18,6 +18,7 @@
 #include "huggingface/config_keys.h"
 #include "huggingface/files/quantized_matrix.h"
 #include "huggingface/hf_source.h"
+#include "megatron/format/norm_gains.h"
 #include "model_files/opened_adapter.h"
 #include "text/compare_tokenizers.h"
 
@@ -239,7 +240,14 @@ VerifyReport verified(const Conversion& made, TensorSource& wanted) {
 void verify_result(const Conversion& made, ConvertReport& report) {
   const OpenedModel& from = made.from;
   const GgufSource* gguf = made.result.gguf;
-  if (gguf == nullptr) {
+  if (gguf == nullptr && made.result.format == ModelFormat::kMegatron) {
+    std::optional<DType> gains;  // in the file
+    for (const CanonicalTensor& one : made.result.source->tensors(TensorKind::kWeight))
+      if (one.name.ends_with(".delta.output.weight")) gains = one.dtype;  // written_dtype()
+    ShiftedGains stored(*from.source, from.model, -1);
+    ShiftedGains wanted(stored, from.model, 1, gains);
+    report.verified = verified(made, wanted);
+  } else if (gguf == nullptr) {
     report.verified = verified(made, made.coded != nullptr ? *made.coded : *from.source);
   } else {
     AsGgufHolds wanted(*from.source, *gguf);

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/options/option_range.h"
 #include "checkpoint/write_source.h"
+#include "convert/megatron_layout.h"
 #include "gguf/architectures.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/files/origin.h"
@@ -28,9 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-constexpr std::int64_t kMostRanks = 4096;
-constexpr std::int64_t kUsualMultiple = 128;  // of rows of the table, as in Megatron
 
 // The tokenizer of the model, null where there is none, or a note says why it cannot be used.
 std::unique_ptr<Tokenizer> usable_tokenizer(const OpenedModel& model,
@@ -193,120 +191,6 @@ void set_padding(const OpenedModel& from, Json& config) {
   if (special.pad || end) config["pad_token_id"] = special.pad ? *special.pad : *end;
 }
 
-// A folder of torch_dist holds whole tensors.
-void check_torch_dist(const ConvertOptions& options, const OpenedModel& from) {
-  check_torch_dist_holds(from.model, from.source->where());
-  const char* flag = options.deepspeed               ? "--deepspeed"
-                     : options.apart_mlp             ? "--no-merge-mlp"
-                     : !options.stage_layers.empty() ? "--num-layer-list"
-                     : !options.empty_layers.empty() ? "--noop-layers"
-                     : options.layers_of_virtual_stage != 0
-                         ? "--num-layers-per-virtual-pipeline-stage"
-                         : "";
-  if (*flag == '\0') return;
-  throw Error(Fault::kUsage,
-              "{}: has no meaning with --ckpt-format torch_dist, whose tensors are whole and are "
-              "loaded under any layout; leave one of the flags out",
-              flag);
-}
-
-// What AscendSpeed's converters make of --deepspeed.
-void check_deepspeed(const ConvertOptions& options, MegatronLayout& layout,
-                     const ModelConfig& model) {
-  if (options.core) {
-    throw Error(Fault::kUsage,
-                "--deepspeed: is for the older names of modules; leave out --use-mcore-models");
-  }
-  if (is_encoder(model)) {
-    throw Error(
-        Fault::kUsage,
-        "--deepspeed: is written of decoders alone, and the model is an encoder ({}); leave "
-        "it out",
-        model.family);
-  }
-  if (layout.chunks > 1 || !layout.empty_layers.empty()) {
-    throw Error(Fault::kUsage,
-                "--deepspeed: leave out --num-layers-per-virtual-pipeline-stage and --noop-layers, "
-                "which its checkpoints cannot express");
-  }
-  if (layout.pipeline > 1 && !is_deepspeed_pipeline(model)) {
-    throw Error(Fault::kUsage,
-                "--deepspeed: got {} pipeline ranks, but only Bloom is divided into stages there; "
-                "leave out --target-pipeline-parallel-size",
-                layout.pipeline);
-  }
-  layout.head_copy = false;
-}
-
-// The layers of Megatron-core are its own by default, but of torch_dist, and with latent attention,
-// which its own cannot compute, those of Transformer Engine.
-MegatronTree tree_of(const ConvertOptions& options, const ModelConfig& model) {
-  if (!options.core && !options.is_torch_dist()) return MegatronTree::kLegacy;
-  const char* usual = options.is_torch_dist() || model.latent ? "transformer_engine" : "local";
-  const std::string layers = options.core_layers.empty() ? usual : options.core_layers;
-  if (options.is_mindspeed())
-    return model.mtp_layers > 0 ? MegatronTree::kMindSpeed : MegatronTree::kCore;
-  return layers == "local" ? MegatronTree::kCore : MegatronTree::kTransformer;
-}
-
-MegatronLayout layout_of(const ConvertOptions& options, const OpenedModel& from) {
-  const ModelConfig& model = from.model;
-  check_range("--target-tensor-parallel-size", options.tensor.value_or(1), 1, kMostRanks);
-  check_range("--target-pipeline-parallel-size", options.pipeline.value_or(1), 1, kMostRanks);
-  check_range("--target-expert-parallel-size", options.expert.value_or(1), 1, kMostRanks);
-  MegatronLayout layout{.tensor = static_cast<int>(options.tensor.value_or(1)),
-                        .pipeline = static_cast<int>(options.pipeline.value_or(1)),
-                        .expert = static_cast<int>(options.expert.value_or(1)),
-                        .fused_mlp = !options.apart_mlp,
-                        .split_latents = tree_of(options, model) == MegatronTree::kCore,
-                        .joined_latents = options.is_mindspeed(),
-                        .apart_heads = options.apart_heads,
-                        .stage_layers = options.stage_layers,
-                        .empty_layers = options.empty_layers};
-  check_range("--added-token-num", options.added_tokens, 0, kLargestSize);
-  const std::int64_t multiple = options.vocabulary_multiple.value_or(kUsualMultiple);
-  check_range("--make-vocab-size-divisible-by", multiple, 1, kLargestSize);
-  layout.padded_vocabulary =
-      megatron_padded_vocabulary(model.vocabulary + options.added_tokens, multiple, layout.tensor);
-  if (options.is_torch_dist()) check_torch_dist(options, from);
-  const std::int64_t stage = options.layers_of_virtual_stage;
-  if (stage != 0) {
-    const std::int64_t own = (model.layers + std::ssize(layout.empty_layers)) / layout.pipeline;
-    if (stage < 0 || own % stage != 0) {
-      throw Error(
-          Fault::kUsage,
-          "--num-layers-per-virtual-pipeline-stage: got {}, wanted a divisor of the {} layers "
-          "of each pipeline rank",
-          stage, own);
-    }
-    layout.chunks = static_cast<int>(own / stage);
-  }
-  if (!options.core_layers.empty() && !options.core && !options.is_torch_dist()) {
-    throw Error(Fault::kUsage,
-                "--transformer-impl: is for Megatron-core's modules; give --use-mcore-models too");
-  }
-  if (options.is_mindspeed() && (!model.latent || options.is_torch_dist())) {
-    throw Error(Fault::kUsage,
-                "--transformer-impl: got mindspeed, which names the tensors of latent attention in "
-                "files of ranks; wanted local or transformer_engine");
-  }
-  if (options.apart_heads && !options.is_mindspeed())
-    throw Error(Fault::kUsage, "--mla-mm-split: give --transformer-impl mindspeed too");
-  if (stage != 0 && !layout.stage_layers.empty()) {
-    throw Error(Fault::kUsage,
-                "--num-layer-list: has no virtual stages; leave out "
-                "--num-layers-per-virtual-pipeline-stage");
-  }
-  if (options.apart_mlp && options.core) {
-    throw Error(Fault::kUsage,
-                "--no-merge-mlp: Megatron-core (--use-mcore-models) has gate and up as one tensor; "
-                "leave one of the flags out");
-  }
-  if (options.deepspeed) check_deepspeed(options, layout, model);
-  layout.check(model);
-  return layout;
-}
-
 // Weights of a checkpoint are of the type that the run computes in.
 ModelConfig checkpoint_model(const OpenedModel& from, const ConvertOptions& options) {
   ModelConfig model = from.model;
@@ -333,7 +217,6 @@ void check_checkpoint(const OpenedModel& from, const ConvertOptions& options) {
 
 // What Megatron's arguments have no words for; "" where they say the whole model.
 std::string beyond_arguments(const OpenedModel& from) {
-  if (from.model.experts && from.model.biases) return "biases of experts";
   try {
     return model_difference(from.model, model_in_megatron(from.model));
   } catch (const Error& error) {
@@ -358,17 +241,21 @@ std::string suitable_formats(const OpenedModel& from, const ConvertOptions& opti
                        : fmt::format("use {}", fmt::join(words, " or "));
 }
 
+// Throws for `what` of a model, if anything, that only Megatron-core's modules have.
+void check_modules(const char* what, const OpenedModel& from, const ConvertOptions& options) {
+  if (what == nullptr || options.core || options.is_torch_dist()) return;
+  throw Error(Fault::kData,
+              "{}: {}, which Piton writes in the format mg with "
+              "--use-mcore-models or --ckpt-format torch_dist alone, not with older modules; or {}",
+              from.source->where(), what, suitable_formats(from, options));
+}
+
 void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
   const char* what = from.model.experts  ? "is a mixture of experts"
                      : from.model.latent ? "has latent attention"
+                     : from.model.delta  ? "has the gated delta rule"
                                          : nullptr;
-  if (what != nullptr && !options.core && !options.is_torch_dist()) {
-    throw Error(
-        Fault::kData,
-        "{}: {}, which Piton writes in the format mg with "
-        "--use-mcore-models or --ckpt-format torch_dist alone, not with older modules; or {}",
-        from.source->where(), what, suitable_formats(from, options));
-  }
+  check_modules(what, from, options);
   const std::string lost = beyond_arguments(from);
   if (!lost.empty()) {
     throw Error(Fault::kData,
@@ -376,7 +263,13 @@ void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
                 "words for it; {}",
                 from.source->where(), lost, suitable_formats(from, options));
   }
-  static_cast<void>(layout_of(options, from));
+  const bool yarn = from.model.rotary_scaling.kind == RotaryScaling::Kind::kYarn;
+  check_modules(from.model.window_before                        ? "has an attention window"
+                : yarn                                          ? "has yarn"
+                : from.model.softmax == SoftmaxKind::kLearnable ? "has learned sinks"
+                                                                : nullptr,
+                from, options);
+  static_cast<void>(megatron_layout(options, from));
 }
 
 void refuse_quantization(const OpenedModel& from, const ConvertOptions& options) {
@@ -491,11 +384,11 @@ void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetC
         from.source->where(), beyond));
   }
   write_megatron(draft, *from.source, from.model,
-                 {.layout = layout_of(options, from),
+                 {.layout = megatron_layout(options, from),
                   .form = options.is_torch_dist() ? MegatronForm::kTorchDist
                           : options.deepspeed     ? MegatronForm::kDeepSpeed
                                                   : MegatronForm::kRankFiles,
-                  .tree = tree_of(options, from.model),
+                  .tree = megatron_tree(options, from.model),
                   .dtype = chosen_dtype(options),
                   .iteration = from.iteration,
                   .model_type = family_of(from),

@@ -15,6 +15,7 @@
 #include "megatron/deepspeed/zero3_files.h"
 #include "megatron/format/grouped_experts.h"
 #include "megatron/format/named_tensors.h"
+#include "megatron/format/norm_gains.h"
 #include "megatron/open_files.h"
 #include "megatron/ranks/master_weights.h"
 #include "model/canonical_tensors.h"
@@ -226,6 +227,7 @@ void MegatronSource::read_first_ranks() {
         has_groups_ |= is_group_of_experts(key);
         if (is_group_of_experts(key)) stored_tensors_ += tensor.rows;  // as many experts at most
         stored_.joined_latents |= key.ends_with(".qkv.weight");
+        stored_.apart_delta |= key.ends_with(".delta_in.weight.query");
         stored_.apart_heads |= key.ends_with(".k_own.weight");
       }
       const bool apart = std::ranges::any_of(
@@ -364,7 +366,14 @@ bool MegatronSource::is_release() const {
 }
 
 std::vector<CanonicalTensor> MegatronSource::tensors(TensorKind kind) const {
-  if (kind == TensorKind::kWeight) return pieces_.tensors();
+  if (kind == TensorKind::kWeight) {
+    std::vector<CanonicalTensor> weights = pieces_.tensors();
+    // 16 bits hold gain - 1 in more digits than the gain.
+    for (CanonicalTensor& one : weights) {
+      if (is_shifted_gain(model_, one.name) && size_bytes(one.dtype) == 2) one.dtype = DType::kF32;
+    }
+    return weights;
+  }
   std::vector<CanonicalTensor> all;
   const auto add = [&](const std::string& prefix, const std::vector<CanonicalTensor>& tensors) {
     for (const CanonicalTensor& one : tensors)
@@ -379,14 +388,21 @@ std::vector<CanonicalTensor> MegatronSource::tensors(TensorKind kind) const {
 
 void MegatronSource::read(const std::string& name, const TensorRun& run, DType dtype,
                           std::byte* dst) {
-  const auto read_of = [&](const char* prefix, const CanonicalPieces& pieces) {
-    if (!name.starts_with(prefix)) return false;
-    pieces.read(name.substr(std::string_view(prefix).size()), run, dtype, dst);
-    return true;
+  const auto read_weight = [&](const std::string& weight) {
+    if (!is_shifted_gain(model_, weight)) return pieces_.read(weight, run, dtype, dst);
+    read_shifted({.read = [&](DType type, std::byte* to) { pieces_.read(weight, run, type, to); },
+                  .size = run.size(),
+                  .shift = 1},
+                 dtype, dst);
   };
-  if (read_of(kFirstMomentPrefix, first_moments_)) return;
-  if (read_of(kSecondMomentPrefix, second_moments_) || read_of(kMainPrefix, pieces_)) return;
-  pieces_.read(name, run, dtype, dst);
+  const auto without = [&](const char* prefix) {
+    return name.substr(std::string_view(prefix).size());
+  };
+  if (name.starts_with(kFirstMomentPrefix))
+    return first_moments_.read(without(kFirstMomentPrefix), run, dtype, dst);
+  if (name.starts_with(kSecondMomentPrefix))
+    return second_moments_.read(without(kSecondMomentPrefix), run, dtype, dst);
+  read_weight(name.starts_with(kMainPrefix) ? without(kMainPrefix) : name);
 }
 
 }  // namespace piton

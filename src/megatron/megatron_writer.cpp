@@ -12,6 +12,7 @@
 #include "checkpoint/safetensors.h"
 #include "megatron/deepspeed/deepspeed_files.h"
 #include "megatron/format/arguments.h"
+#include "megatron/format/norm_gains.h"
 #include "megatron/ranks/rank_folders.h"
 #include "megatron/torch_dist_writer.h"
 #include "pickle/torch_writer.h"
@@ -173,7 +174,7 @@ class RankFile {
     if (node.tensor) {
       Assembly& assembly = tensors[*node.tensor].assembly;
       const DType dtype = written_dtype(assembly, options_.dtype, dtypes_);
-      out_.tensor(safetensors_name(dtype), assembly.shape.sizes());
+      out_.tensor(safetensors_name(dtype), tensors[*node.tensor].shape().sizes());
       order_.push_back({std::move(assembly), dtype});
       return;
     }
@@ -199,8 +200,9 @@ bool is_deepspeed_pipeline(const ModelConfig& model) {
   return model.tied && model.embedding_norm && model.positions == PositionKind::kAlibi;
 }
 
-void write_megatron(const fs::path& folder, TensorSource& source, const ModelConfig& model,
+void write_megatron(const fs::path& folder, TensorSource& canonical, const ModelConfig& model,
                     const MegatronWriteOptions& options) {
+  ShiftedGains source(canonical, model, -1);
   const fs::path files = folder / "release";
   const MegatronLayout& layout = options.layout;
   const bool deepspeed = options.form == MegatronForm::kDeepSpeed;

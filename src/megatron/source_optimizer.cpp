@@ -87,7 +87,7 @@ void MegatronSource::add_bucket_rank(const BoxedTensors& whole, const BucketPlac
   std::vector<MegatronTensor> tensors =
       megatron_tensors(model_, modules, weights.t, weights.p, weights.chunk);
   std::erase_if(tensors, [&](const MegatronTensor& tensor) { return !has(tensor.key); });
-  RankWeights own = weights_of_rank(whole, model_, modules, weights);
+  RankWeights own = weights_of_rank(whole, stored_, model_, modules, weights);
   std::erase_if(own.ordered, [&](const auto& one) { return !has(one.first); });
   OptimizerBuffer buffer(files_->buckets(place, "param"), own.ordered);
   if (!buffer.found()) {
@@ -103,6 +103,7 @@ void MegatronSource::find_buckets() {
   if (!bucket_ranks_.empty()) return;
   MegatronLayout modules = layout_;
   modules.fused_mlp = true;
+  modules.apart_delta = false;
   try {
     modules.check(model_);
   } catch (const Error& error) {

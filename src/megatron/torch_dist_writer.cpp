@@ -79,28 +79,41 @@ SharedName shared_name(const std::string& name, std::optional<std::int64_t> expe
   return shared;
 }
 
-// Layers that are alike are one tensor; those with experts next to others are not.
+// Layers that are alike are one tensor; those with experts or the gated delta rule next to others
+// are not.
 bool layers_are_alike(const ModelConfig& model) {
-  return !model.experts || model.experts->dense_layers.empty();
+  const bool same_attention = !model.delta || model.delta->attention_every == 1;
+  return same_attention && (!model.experts || model.experts->dense_layers.empty());
 }
 
 // Modules of Transformer Engine that have a state, and Megatron-core's in their place: those of a
 // layer, without experts, and of a model after its stacks.
-std::vector<std::string> modules_with_state(const ModelConfig& model, bool attends_to_encoder,
-                                            bool has_experts) {
-  std::vector<std::string> modules = {"self_attention.linear_proj",
-                                      "self_attention.core_attention"};
+struct LayerKind {
+  bool experts = false;
+  bool states = false;  // of the gated delta rule
+  bool attends_to_encoder = false;
+};
+
+std::vector<std::string> modules_with_state(const ModelConfig& model, const LayerKind& kind) {
+  std::vector<std::string> modules;
   const auto add = [&](std::initializer_list<const char*> names) {
     modules.insert(modules.end(), names.begin(), names.end());
   };
-  if (!has_experts) {
+  if (kind.states) {
+    add({"self_attention.in_proj", "self_attention.out_norm", "self_attention.out_proj"});
+  } else {
+    add({"self_attention.linear_proj", "self_attention.core_attention"});
+  }
+  if (!kind.experts) {
     add({"mlp.linear_fc1", "mlp.linear_fc2"});
   } else {
     add({"pre_mlp_layernorm"});
     if (model.experts->shared_ffn_hidden != 0)
       add({"mlp.shared_experts.linear_fc1", "mlp.shared_experts.linear_fc2"});
   }
-  if (!model.latent) {
+  if (kind.states) {
+    // All are above.
+  } else if (!model.latent) {
     add({"self_attention.linear_qkv"});
     if (model.head_norms) add({"self_attention.q_layernorm", "self_attention.k_layernorm"});
   } else {
@@ -112,7 +125,7 @@ std::vector<std::string> modules_with_state(const ModelConfig& model, bool atten
       add({"self_attention.linear_q_down_proj", "self_attention.linear_q_up_proj"});
     }
   }
-  if (attends_to_encoder) {
+  if (kind.attends_to_encoder) {
     add({"pre_cross_attn_layernorm", "cross_attention.linear_q", "cross_attention.linear_kv",
          "cross_attention.linear_proj", "cross_attention.core_attention"});
   }
@@ -162,7 +175,8 @@ class DistFolder {
     for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
       stored[one.name] = one.dtype;
     const MegatronStacks stacks = megatron_stacks(model_);
-    const MegatronLayout whole{.padded_vocabulary = options_.layout.padded_vocabulary};
+    const MegatronLayout whole{.padded_vocabulary = options_.layout.padded_vocabulary,
+                               .apart_delta = true};
     std::vector<TypedAssembly> boxes;
     for (MegatronTensor& tensor : megatron_tensors(model_, whole, 0, 0, 0)) {
       const SharedName place = shared_name(megatron_name(tensor.key, tree_of(tensor.key), stacks),
@@ -173,11 +187,11 @@ class DistFolder {
         copies_[copy] = name;
       const DType dtype = written_dtype(tensor.assembly, options_.dtype, stored);
       const auto [known, fresh] =
-          tensors_.try_emplace(name, SharedTensor{.dtype = dtype, .shape = tensor.assembly.shape});
+          tensors_.try_emplace(name, SharedTensor{.dtype = dtype, .shape = tensor.shape()});
       SharedTensor& shared = known->second;
       shared.dtype = wider_dtype(shared.dtype, dtype);
-      PITON_ASSERT(shared.shape == tensor.assembly.shape, "{} is {} in one layer and {} in another",
-                   name, to_string(shared.shape), to_string(tensor.assembly.shape));
+      PITON_ASSERT(shared.shape == tensor.shape(), "{} is {} in one layer and {} in another", name,
+                   to_string(shared.shape), to_string(tensor.shape()));
       shared.boxes.push_back({.start = place.start});
       boxes.push_back({std::move(tensor.assembly), dtype});
       boxes.back().assembly.name = name;
@@ -245,12 +259,12 @@ class DistFolder {
                                     fmt::join(parts, ".")));
     };
     // Of a layer; `part` of `parts` among those that are one tensor with it, or of none.
-    const auto add_modules = [&](const std::string& at, bool experts, bool attends,
-                                 const Sizes& part, const Sizes& parts) {
+    const auto add_modules = [&](const std::string& at, const LayerKind& kind, const Sizes& part,
+                                 const Sizes& parts) {
       const bool alone = part.empty();
-      for (const std::string& module : modules_with_state(model_, attends, experts))
+      for (const std::string& module : modules_with_state(model_, kind))
         add(at + module, alone ? Sizes{0} : part, alone ? Sizes{1} : parts);
-      for (std::int64_t expert = 0; experts && expert < model_.experts->experts; ++expert) {
+      for (std::int64_t expert = 0; kind.experts && expert < model_.experts->experts; ++expert) {
         Sizes own = part;
         Sizes all = parts;
         own.push_back(expert);
@@ -261,10 +275,11 @@ class DistFolder {
     };
     const auto add_layer = [&](const std::string& stack, std::int64_t layer, std::int64_t layers,
                                bool attends) {
-      const bool experts = model_.has_experts(layer);
-      if (layers_are_alike(model_))
-        return add_modules(stack + ".layers.", experts, attends, {layer}, {layers});
-      add_modules(fmt::format("{}.layers.{}.", stack, layer), experts, attends, {}, {});
+      const LayerKind kind{.experts = model_.has_experts(layer),
+                           .states = model_.has_states(layer),
+                           .attends_to_encoder = attends};
+      if (layers_are_alike(model_)) return add_modules(stack + ".layers.", kind, {layer}, {layers});
+      add_modules(fmt::format("{}.layers.{}.", stack, layer), kind, {}, {});
     };
     const auto add_stack = [&](const std::string& stack, std::int64_t layers, bool attends) {
       for (std::int64_t layer = 0; layer < layers; ++layer)
@@ -278,7 +293,7 @@ class DistFolder {
       const std::string at = fmt::format("{}layers.{}.", kLaterKeys, layer);
       for (const char* module : {"enorm", "hnorm", "eh_proj", "final_layernorm"})
         add(at + module, {0}, {1});
-      add_modules(at + "transformer_layer.", later_layers_have_experts(), false, {}, {});
+      add_modules(at + "transformer_layer.", {.experts = later_layers_have_experts()}, {}, {});
     }
     for (const std::string& head : heads_with_state(model_)) add(head, {0}, {1});
   }

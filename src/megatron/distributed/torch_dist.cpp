@@ -30,6 +30,8 @@ constexpr std::int64_t kMostMetadata = std::int64_t{256} << 20;
 // Limit for pairs of boxes that are looked at; boxes of a layer are few.
 constexpr std::int64_t kMostPairs = 100'000'000;
 constexpr std::string_view kBucket = ".bucket_idx_";
+constexpr std::string_view kFilters = ".conv1d.weight";
+constexpr std::string_view kPartsOfFilters = ".conv1d.weight.";
 constexpr const char* kBuckets = "optimizer.distributed.dp_group_idx_";
 
 std::string_view type_of(std::string_view torch_name) {
@@ -306,14 +308,16 @@ void TorchDist::add(const std::string& name, const Tensor& tensor, BoxedTensors&
   const bool weight = dtype && (*dtype == DType::kF32 || *dtype == DType::kBF16 ||
                                 *dtype == DType::kF16 || *dtype == DType::kF64);
   const std::size_t dims = tensor.shape.size();
-  if (!weight || dims < first + 1 || dims > first + 2) {
+  // [rows, 1, columns] is that of filters.
+  const bool filters = dims == first + 3 && tensor.shape[first + 1] == 1;
+  if (!weight || dims < first + 1 || (dims > first + 2 && !filters)) {
     throw Error(Fault::kData, "{}: {} is of type {} and shape [{}], wanted the weights of a layer",
                 file_of(0, 0), name, tensor.dtype, fmt::join(tensor.shape, ", "));
   }
   check_boxes(name, tensor);
   std::vector<Place> places;  // all bytes are there before memory is taken for as many layers
   for (const auto& [start, box] : tensor.boxes) places.push_back(open_box(name, tensor, box));
-  const bool matrix = dims == first + 2;
+  const bool matrix = dims >= first + 2;
   auto bytes = places.begin();
   for (const auto& [start, box] : tensor.boxes) {
     const std::int64_t rows = box.extent[first];
@@ -348,8 +352,9 @@ const BoxedTensor* TorchDist::weight_named(const std::string& name) const {
 // A state of the weight `name`, which has its shape or is in flat pieces.
 void TorchDist::add_state(const std::string& name, const Tensor& tensor, BoxedTensors& to) {
   const BoxedTensor* weight = weight_named(name);
-  const std::size_t dims =
-      StackedName(name).dims() + std::size_t{weight != nullptr && weight->columns > 1 ? 2U : 1U};
+  const bool filters = name.ends_with(kFilters) || name.find(kPartsOfFilters) != name.npos;
+  const std::size_t own = filters ? 3 : weight != nullptr && weight->columns > 1 ? 2 : 1;
+  const std::size_t dims = StackedName(name).dims() + own;
   if (weight != nullptr && tensor.shape.size() == dims + 1) {
     add_flat(name, tensor, *weight, to);
   } else {

@@ -13,12 +13,6 @@ namespace {
 void refuse_absent_features(const ArgumentValues& arguments) {
   const char* residual = "apply_residual_connection_post_layernorm";
   if (arguments.flag(residual, false)) arguments.wrong(residual, "False: Piton has no other yet");
-  if (arguments.flag("quick_geglu", false))
-    arguments.wrong("quick_geglu", "False: Piton reads no others of Megatron yet");
-  for (const char* name : {"activation_func_clamp_value", "glu_linear_offset"}) {
-    if (arguments.number(name, 0) != 0)
-      arguments.wrong(name, "0: Piton reads no others of Megatron yet");
-  }
 }
 
 // The family by whose name other formats know the model.
@@ -27,6 +21,8 @@ std::string family_of(const ModelConfig& model) {
     if (!model.experts) return "llama";  // those of DeepSeek have experts
     return model.experts->score == ScoreKind::kSigmoid ? "deepseek_v3" : "deepseek_v2";
   }
+  if (model.experts && model.softmax == SoftmaxKind::kLearnable) return "gpt_oss";
+  if (model.delta) return model.experts ? "qwen3_next" : "qwen3_5";
   if (model.embedding_norm && model.positions == PositionKind::kAlibi) return "bloom";
   if (model.positions != PositionKind::kRotary || model.norm != NormKind::kRms || !model.gated)
     return "gpt2";
@@ -51,15 +47,21 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
                                                                 : model.heads;
   model.head_size = arguments.size("kv_channels").value_or(model.hidden / model.heads);
   model.max_positions = arguments.must("max_position_embeddings");
-  model.gated = arguments.flag("swiglu", false);
+  const bool quick = arguments.flag("quick_geglu", false);
+  model.gated = quick || arguments.flag("swiglu", false);
   model.ffn_hidden = arguments.size("ffn_hidden_size")
                          .value_or(model.gated ? model.hidden * 8 / 3 / 64 * 64 : 4 * model.hidden);
   model.activation =
       arguments.flag("squared_relu", false) ? ActivationKind::kSquaredRelu
+      : quick                               ? ActivationKind::kGeluFast
       : model.gated                         ? ActivationKind::kSilu
       : arguments.flag("bias_gelu_fusion", true) || arguments.flag("openai_gelu", false)
           ? ActivationKind::kGeluTanh
           : ActivationKind::kGeluErf;
+  if (model.gated) {
+    model.gate_rule = {.bound = arguments.number("activation_func_clamp_value", 0),
+                       .offset = arguments.number("glu_linear_offset", 0)};
+  }
   const std::string norm = arguments.word("normalization", "LayerNorm");
   if (norm != "LayerNorm" && norm != "RMSNorm")
     arguments.wrong("normalization", "LayerNorm or RMSNorm");
@@ -74,11 +76,10 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   model.biases = arguments.flag("add_bias_linear", true);
   model.qkv_biases = model.biases || arguments.flag("add_qkv_bias", false);
   model.output_bias = model.biases || arguments.flag("add_dense_bias", false);
-  if (model.experts && model.biases)
-    arguments.wrong("add_bias_linear", "False: Piton reads no experts with biases of Megatron yet");
   const std::string softmax = arguments.word("softmax_type", "vanilla");
-  if (softmax != "vanilla" && softmax != "off-by-one")
-    arguments.wrong("softmax_type", "vanilla or off-by-one");
+  if (softmax != "vanilla" && softmax != "off-by-one" && softmax != "learnable")
+    arguments.wrong("softmax_type", "vanilla, off-by-one or learnable");
+  if (softmax == "learnable") model.softmax = SoftmaxKind::kLearnable;
   if (softmax == "off-by-one") model.softmax = SoftmaxKind::kOffByOne;
   model.embedding_norm = arguments.flag("embed_layernorm", false);
   model.head_norms = arguments.flag("qk_layernorm", false);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "megatron/format/argument_words.h"
 
@@ -9,6 +11,8 @@ namespace piton {
 namespace {
 
 using Kind = PickleValue::Kind;
+
+constexpr const char* kYarn = "yarn";
 
 // A string, or the enumeration of AscendSpeed.
 PositionKind positions_of(const ArgumentValues& arguments) {
@@ -22,13 +26,28 @@ PositionKind positions_of(const ArgumentValues& arguments) {
   }
   if (value != nullptr && value->kind != Kind::kText) arguments.wrong(name, "a kind of positions");
   const std::string word = arguments.word(name, "learned_absolute");
-  if (word == "rope" || word == "rotary") return PositionKind::kRotary;
+  if (word == "rope" || word == "rotary" || word == kYarn) return PositionKind::kRotary;
   if (word == "alibi") return PositionKind::kAlibi;
   if (word == "none") return PositionKind::kNone;
   if (word != "learned_absolute" && word != "absolute")
-    arguments.wrong(name, "learned_absolute, rope, alibi or none");
+    arguments.wrong(name, "learned_absolute, rope, yarn, alibi or none");
   return arguments.flag("use_rotary_position_embeddings", false) ? PositionKind::kRotary
                                                                  : PositionKind::kLearned;
+}
+
+// N of a list with a zero in every N-th place, and ones in the others.
+std::int64_t zeros_every(const ArgumentValues& arguments, const char* name, std::int64_t layers) {
+  const std::vector<std::int64_t> pattern = arguments.numbers(name);
+  const std::int64_t every = std::ranges::find(pattern, 0) - pattern.begin() + 1;
+  bool regular = std::ssize(pattern) == layers && every <= layers;
+  for (std::int64_t layer = 0; regular && layer < layers; ++layer)
+    regular = pattern[static_cast<std::size_t>(layer)] == ((layer + 1) % every == 0 ? 0 : 1);
+  if (!regular) {
+    arguments.wrong(name, fmt::format("a number N, or a list of {} ones with a zero in every N-th "
+                                      "place",
+                                      layers));
+  }
+  return every;
 }
 
 // MindSpeed-LLM has its own words, next to the defaults of Megatron-core's; those of Megatron-core
@@ -94,11 +113,57 @@ void set_latent(const ArgumentValues& arguments, ModelConfig& model) {
   if (model.positions == PositionKind::kRotary) set_latent_rotary(arguments, model);
 }
 
+// As Megatron-core's configuration has it, which no argument of Megatron-LM sets: tools write them.
+void set_yarn(const ArgumentValues& arguments, ModelConfig& model) {
+  const char* factor = "yarn_rotary_scaling_factor";
+  if (arguments.find(factor) == nullptr) arguments.wrong(factor, "a number, with yarn");
+  if (model.rotary_share != 1) arguments.wrong("rotary_percent", "1 with yarn");
+  RotaryScaling& scaling = model.rotary_scaling;
+  scaling = {.kind = RotaryScaling::Kind::kYarn,
+             .factor = arguments.number(factor, 1),
+             .original_positions = arguments.must("yarn_original_max_position_embeddings"),
+             .fast = arguments.number("yarn_beta_fast", 32),
+             .slow = arguments.number("yarn_beta_slow", 1),
+             .whole_pairs = arguments.flag("yarn_correction_range_round_to_int", true)};
+  if (arguments.find("yarn_mscale") == nullptr || arguments.find("yarn_mscale_all_dim") == nullptr)
+    return;
+  const double numerator = arguments.number("yarn_mscale", 1);
+  scaling.denominator = arguments.number("yarn_mscale_all_dim", 0);
+  if (scaling.denominator != 0) scaling.numerator = numerator;
+  if (scaling.denominator == 0 && numerator != 1)
+    arguments.wrong("yarn_mscale", "1, or yarn_mscale_all_dim too");
+}
+
+// Keys before and after a token, and the layers that have no such bound.
+void set_window(const ArgumentValues& arguments, ModelConfig& model) {
+  const char* name = "window_size";
+  if (arguments.find(name) == nullptr) return;
+  const std::vector<std::int64_t> window = arguments.numbers(name);
+  if (window.size() != 2 || window[0] < -1 || (window[1] != 0 && window[1] != -1))
+    arguments.wrong(name, "two numbers, of earlier keys (-1: all) and 0");
+  if (window[0] == -1) return;
+  model.window_before = window[0];
+  const char* skip = "window_attn_skip_freq";
+  const PickleValue* value = arguments.find(skip);
+  if (value == nullptr) return;
+  if (value->kind == Kind::kInt) {
+    model.full_attention_every = arguments.must(skip);
+  } else {
+    model.full_attention_every = zeros_every(arguments, skip, model.layers);
+  }
+}
+
 void set_rotary(const ArgumentValues& arguments, ModelConfig& model) {
   model.rotary_base = arguments.number("rotary_base", 10000);
   model.rotary_share = arguments.number("rotary_percent", 1);
   model.rotary_pairs = arguments.flag("rotary_interleaved", false);
   model.no_rotary_every = arguments.size("no_rope_freq").value_or(0);
+  const PickleValue* word = arguments.find("position_embedding_type");
+  const bool yarn = word != nullptr && word->kind == Kind::kText && word->text == kYarn;
+  if (yarn) return set_yarn(arguments, model);
+  const char* preset = "enable_gpt_oss";  // of Megatron-LM; it sets yarn
+  if (arguments.flag(preset, false))
+    arguments.wrong(preset, "False, or position_embedding_type yarn with its arguments (yarn_...)");
   const double linear = arguments.number("rotary_seq_len_interpolation_factor", 1);
   if (linear != 1) {
     model.rotary_scaling = {.kind = RotaryScaling::Kind::kLinear,
@@ -123,6 +188,26 @@ void set_rotary(const ArgumentValues& arguments, ModelConfig& model) {
   model.rotary_scaling.high = arguments.number("high_freq_factor", model.rotary_scaling.high);
 }
 
+void set_delta(const ArgumentValues& arguments, ModelConfig& model) {
+  model.output_gate = arguments.flag("attention_output_gate", false);
+  const char* name = arguments.either("experimental_attention_variant", "linear_attention_type");
+  const std::string variant = arguments.word(name, "");
+  if (variant.empty()) return;
+  if (variant != "gated_delta_net") arguments.wrong(name, "gated_delta_net");
+  DeltaFacts facts;
+  const char* frequency = "linear_attention_freq";
+  const PickleValue* layers = arguments.find(frequency);
+  facts.attention_every = layers == nullptr || layers->kind == Kind::kInt
+                              ? arguments.must(frequency)
+                              : zeros_every(arguments, frequency, model.layers);
+  facts.key_heads = arguments.size("linear_num_key_heads").value_or(facts.key_heads);
+  facts.value_heads = arguments.size("linear_num_value_heads").value_or(facts.value_heads);
+  facts.key_size = arguments.size("linear_key_head_dim").value_or(facts.key_size);
+  facts.value_size = arguments.size("linear_value_head_dim").value_or(facts.value_size);
+  facts.width = arguments.size("linear_conv_kernel_dim").value_or(facts.width);
+  model.delta = facts;
+}
+
 }  // namespace
 
 void set_attention(const ArgumentValues& arguments, ModelConfig& model) {
@@ -133,6 +218,8 @@ void set_attention(const ArgumentValues& arguments, ModelConfig& model) {
   } else if (model.positions == PositionKind::kRotary) {
     set_rotary(arguments, model);
   }
+  set_delta(arguments, model);
+  set_window(arguments, model);
 }
 
 }  // namespace piton

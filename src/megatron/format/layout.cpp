@@ -21,6 +21,11 @@ void must_divide(const char* what, std::int64_t size, const char* flag, std::int
   throw Error(Fault::kUsage, "{}: got {}, wanted a divisor of the {} {}", flag, parts, size, what);
 }
 
+void check_delta_heads(const DeltaFacts& facts, const char* flag, int tensor) {
+  must_divide("heads of keys (--linear-num-key-heads)", facts.key_heads, flag, tensor);
+  must_divide("heads of values (--linear-num-value-heads)", facts.value_heads, flag, tensor);
+}
+
 // Of a layer with latent attention, in place of its heads.
 void add_latent_attention(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
                           const std::string& key, const std::string& at) {
@@ -77,7 +82,40 @@ void add_attention(RankTensors& rank, const ModelConfig& model, const MegatronLa
     rank.whole(key + "q_norm.weight", at + "query_norm.weight", head);
     rank.whole(key + "k_norm.weight", at + "key_norm.weight", head);
   }
+  if (model.softmax == SoftmaxKind::kLearnable)
+    rank.shares_of(key + "sinks", {{"", at + "sinks", model.heads}}, 0);
   rank.columns_of(key + "dense", at + "output", model.heads * model.head_size, model.output_bias);
+}
+
+// In place of attention.
+void add_delta(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
+               const std::string& key, const std::string& at) {
+  const DeltaFacts& facts = *model.delta;
+  const std::int64_t keys = facts.key_heads * facts.key_size;
+  const std::int64_t values = facts.value_heads * facts.value_size;
+  const auto add = [&](const std::string& name, const std::vector<RankTensors::Part>& parts,
+                       std::int64_t columns) {
+    if (!layout.apart_delta) return rank.shares_of(key + name, parts, columns);
+    for (const RankTensors::Part& part : parts)
+      rank.shares_of(fmt::format("{}{}{}", key, name, part.end), {part}, columns);
+  };
+  rank.shares_of(key + "delta_rate", {{"", at + "rate", facts.value_heads}}, 0);
+  rank.shares_of(key + "delta_bias", {{"", at + "decay_bias", facts.value_heads}}, 0);
+  add("delta_in.weight",
+      {{".query", at + "query.weight", keys},
+       {".key", at + "key.weight", keys},
+       {".value", at + "value.weight", values},
+       {".z", at + "gate.weight", values},
+       {".beta", at + "strength.weight", facts.value_heads},
+       {".alpha", at + "decay.weight", facts.value_heads}},
+      model.hidden);
+  add("delta_filter.weight",
+      {{".query", at + "query_filter", keys},
+       {".key", at + "key_filter", keys},
+       {".value", at + "value_filter", values}},
+      facts.width);
+  rank.whole(key + "delta_norm.weight", at + "norm.weight", {facts.value_size});
+  rank.columns_of(key + "delta_out", at + "output", values, false);
 }
 
 // Of a layer with experts, in place of its MLP.
@@ -89,9 +127,12 @@ void add_experts(RankTensors& rank, const ModelConfig& model, const std::string&
     std::vector<std::string> up{name + ".up"};
     if (model.gated) up.insert(up.begin(), name + ".gate");
     rank.rows_of(fc + "fc1", up, width, false, share);
-    rank.columns_of(fc + "fc2", name + ".down", width, false, share);
+    if (model.biases) rank.rows_of(fc + "fc1", up, width, true, share);
+    rank.columns_of(fc + "fc2", name + ".down", width, model.biases, share);
   };
   rank.whole(key + "router.weight", at + "router.weight", {facts.experts, model.hidden});
+  if (model.biases)
+    rank.whole(key + "router.logit_bias", at + "router.logit_bias", {facts.experts});
   if (facts.choice_bias) rank.whole(key + "router.bias", at + "router.bias", {facts.experts});
   for (std::int64_t expert = 0; expert < facts.experts; ++expert) {
     mlp(fmt::format("{}experts.{}.", key, expert), fmt::format("{}experts.{}", at, expert),
@@ -108,8 +149,13 @@ void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout
                const PlacedLayer& place, std::string_view stack) {
   const std::string key = fmt::format("{}layers.{}.", stack, place.local);
   const std::string at = fmt::format("{}layers.{}.", stack, place.layer);
-  rank.norm(key + "input_norm", at + "attention_norm");
-  add_attention(rank, model, layout, key, at + "attention.");
+  const bool states = stack.empty() && model.has_states(place.layer);
+  rank.norm(key + (states ? "state_norm" : "input_norm"), at + "attention_norm");
+  if (states) {
+    add_delta(rank, model, layout, key, at + "delta.");
+  } else {
+    add_attention(rank, model, layout, key, at + "attention.");
+  }
   if (model.encoder_decoder && stack.empty()) {
     const std::int64_t rows = model.heads * model.head_size;
     rank.norm(key + "cross_norm", at + "cross_norm");
@@ -197,6 +243,7 @@ void MegatronLayout::check(const ModelConfig& model) const {
     must_divide("channels of the latents (--kv-lora-rank, --qk-pos-emb-head-dim)",
                 model.latent->rank + model.latent->turned, tensor_flag, tensor);
   }
+  if (model.delta) check_delta_heads(*model.delta, tensor_flag, tensor);
   if (model.mtp_layers > 0)
     must_divide("channels (--hidden-size)", model.hidden, tensor_flag, tensor);
   must_divide("columns of the MLP (--ffn-hidden-size)", model.ffn_hidden, tensor_flag, tensor);
@@ -303,6 +350,12 @@ std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const Meg
   return rank.take();
 }
 
+Shape MegatronTensor::shape() const {
+  const Shape& own = assembly.shape;
+  if (key.find("delta_filter.") == key.npos) return own;
+  return {own[0], 1, own[1]};
+}
+
 bool is_norm_apart(const ModelConfig& model, std::string_view key, bool experts) {
   if (!key.starts_with("layers.") && !key.starts_with(kLaterKeys)) return false;
   const auto is = [&](std::string_view norm) { return key.find(norm) != key.npos; };
@@ -326,7 +379,12 @@ std::vector<MegatronTensor> tensors_of_expert_rank(std::vector<MegatronTensor> t
 
 DType written_dtype(const Assembly& tensor, std::optional<DType> chosen,
                     const std::map<std::string, DType>& stored) {
-  if (!tensor.parts.empty() && is_choice_bias(tensor.parts.front().name)) return DType::kF32;
+  const std::string name = tensor.parts.empty() ? "" : tensor.parts.front().name;
+  if (is_choice_bias(name)) return DType::kF32;
+  // As its layer, though what it is made of may be wider (norm_gains.h).
+  constexpr std::string_view kGain = ".delta.norm.weight";
+  if (!chosen && name.ends_with(kGain))
+    return stored.at(name.substr(0, name.size() - kGain.size()) + ".delta.output.weight");
   return chosen.value_or(dtype_of(tensor, stored));
 }
 

@@ -8,13 +8,16 @@
 //
 //   tensor     rows of rank t
 //   embedding  V/T rows of the table, padded with copies of its last row
-//   qkv        version >= 2:  for each of g/T groups   a/g heads of q, one of k, one of v
+//   qkv        version >= 2:  for each of g/T groups   a/g heads of q (with an output gate a/g of
+//                             gates), one of k, one of v
 //              version 1:     [a/T, d, 3]: row 3 (head d + i) + {q, k, v}
 //              version 0:     [3, a/T, d]
 //   fc1        f/T rows of up; gated: f/T rows of gate, then f/T of up
 //   dense, fc2 all rows, of columns [t c, (t + 1) c)
 //   norms, biases of dense and fc2: whole, on every rank
-//   router, shared_gate  whole, on every rank; router.bias is of the choice, and fp32
+//   sinks      of a/T heads
+//   router, shared_gate  whole, on every rank; router.bias is of the choice, and fp32;
+//              router.logit_bias of the logits
 //   experts.E.fc1, experts.E.fc2, shared_fc1, shared_fc2   as fc1 and fc2
 //              (experts: of the rank t mod X of X, if each is split over X ranks alone)
 //   q_proj, or q_up    of latent attention: rows of a/T heads; kv_up: for each, its own rows of k,
@@ -27,6 +30,13 @@
 //              heads its rows of q without positions, of q with them, of k, of v
 //   mtp.layers.N.projection   of a layer that predicts later tokens: rows; the rest of such a layer
 //              as of others. They are on the last rank, which then has the embedding again
+//   state_norm  before the gated delta rule: whole, on every rank, as the norm of others
+//   delta_in   1/T of the rows of each of q, k, v, the gate, strengths (beta), decays (alpha); with
+//              apart_delta: delta_in.weight.query, .key, .value, .z, .beta, .alpha
+//   delta_filter   the same of filters of q, k and v: [channels, 1, width]
+//   delta_rate, delta_bias   1/T of the heads of values
+//   delta_norm whole, on every rank; gain - 1 where the other norms are so (norm_gains.h)
+//   delta_out  as dense
 //   cross_q    of attention to an encoder: rows of rank t of the queries
 //   cross_kv   for each of a/T heads: its rows of k, then of v
 //   output.bias  of the logits: V/T of them, padded with zeros
@@ -66,6 +76,8 @@ struct MegatronLayout {
   // those after them are apart for keys, values and both kinds of channels (--mla-mm-split).
   bool joined_latents = false;
   bool apart_heads = false;
+  bool apart_delta =
+      false;              // parts of the gated delta rule's tensors are tensors, as in torch_dist
   bool head_copy = true;  // a tied head on another stage than the embedding is written again
   std::vector<std::int64_t> stage_layers;  // of each pipeline rank; empty: all alike
   std::vector<std::int64_t> empty_layers;  // places without a layer, ascending ("noop")
@@ -91,6 +103,9 @@ std::vector<PlacedLayer> megatron_layers(const ModelConfig& model, const Megatro
 struct MegatronTensor {
   std::string key;
   Assembly assembly;
+
+  // Of the tensor in files.
+  Shape shape() const;
 };
 
 // The tensors of chunk `chunk` on rank (t, p), of all expert ranks. `assembly.name` is empty.

@@ -54,7 +54,8 @@ void name_up_apart(BoxedTensors& tensors, std::vector<std::string>& order) {
 
 // Keys of an encoder keep their beginning in a model that has a decoder too, whose layers attend to
 // it; there the norm before that attention is called like that before the MLP elsewhere. And the
-// norms of small rows are called like those of heads of queries and keys elsewhere.
+// norms of small rows are called like those of heads of queries and keys elsewhere, and that before
+// the gated delta rule like that before attention.
 class StackKeys {
  public:
   explicit StackKeys(const BoxedTensors& tensors) {
@@ -66,9 +67,17 @@ class StackKeys {
       return one.first.find(".kv_up.") != one.first.npos ||
              one.first.find(".k_own.") != one.first.npos;
     });
+    for (const auto& one : tensors) {
+      const std::size_t at = one.first.find(".delta_out.");
+      if (at != one.first.npos) with_states_.insert(one.first.substr(0, at));
+    }
   }
 
   std::string of(const std::string& key) const {
+    constexpr std::string_view kInputNorm = ".input_norm.";
+    const std::size_t norm = key.find(kInputNorm);
+    if (norm != key.npos && with_states_.contains(key.substr(0, norm)))
+      return std::string(key).replace(norm, kInputNorm.size(), ".state_norm.");
     for (const auto& [from, to] :
          {std::pair{".q_norm.", ".q_up_norm."}, {".k_norm.", ".kv_up_norm."}}) {
       const std::size_t at = latent_ ? key.find(from) : key.npos;
@@ -91,6 +100,7 @@ class StackKeys {
   bool both_ = false;
   bool inter_ = false;
   bool latent_ = false;
+  std::set<std::string> with_states_;  // layers with the gated delta rule
 };
 
 // Rows [first, last) of all columns.
@@ -129,12 +139,16 @@ BoxedTensor boxed_tensor(const RegularFile& file, const TorchTensor& tensor,
   if (dims == 1 && tensor.strides[0] == 1) stride = 1;
   if (dims == 2 && tensor.strides[1] == 1 && tensor.strides[0] >= tensor.shape[1])
     stride = tensor.strides[0];
+  // The filters of a convolution: [channels, 1, width].
+  const bool filters = dims == 3 && tensor.shape[1] == 1 && tensor.strides[2] == 1 &&
+                       tensor.strides[0] >= tensor.shape[2];
+  if (filters) stride = tensor.strides[0];
   if (stride == 0) {
     throw Error(Fault::kData,
                 "{}: {} is of shape [{}] with strides [{}], wanted a matrix or a vector", where,
                 name, fmt::join(tensor.shape, ", "), fmt::join(tensor.strides, ", "));
   }
-  const std::int64_t columns = dims == 1 ? 1 : tensor.shape[1];
+  const std::int64_t columns = dims == 1 ? 1 : tensor.shape.back();
   if (tensor.shape[0] < 1 || columns < 1) {
     throw Error(Fault::kData, "{}: {} is of shape [{}], wanted a matrix or a vector with elements",
                 where, name, fmt::join(tensor.shape, ", "));

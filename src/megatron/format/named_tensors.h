@@ -11,8 +11,8 @@
 
 namespace piton {
 
-// A tensor of one or two dims; columns of a larger matrix are supported: torch.chunk produces them.
-// `where` and `name` are for messages. Throws Error(kData).
+// A tensor of one or two dims, or of [rows, 1, columns]; columns of a larger matrix are supported:
+// torch.chunk produces them. `where` and `name` are for messages. Throws Error(kData).
 BoxedTensor boxed_tensor(const RegularFile& file, const TorchTensor& tensor,
                          const std::string& where, const std::string& name);
 

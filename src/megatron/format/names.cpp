@@ -64,6 +64,9 @@ constexpr Name kCoreLayer[] = {
     {"q_turned.", "self_attention.linear_qk_rope."},
     {"k_own.", "self_attention.linear_kv_nope."},
     {"v_up.", "self_attention.linear_v."},
+    {"state_norm.", "input_layernorm."},  // NamedTensors knows it from input_norm
+    {"delta_norm.", "self_attention.out_norm."},
+    {"delta_out.", "self_attention.out_proj."},
 };
 // In place of those of kCoreLayer.
 constexpr Name kTransformerLayer[] = {
@@ -71,6 +74,7 @@ constexpr Name kTransformerLayer[] = {
     {"post_norm.", "mlp.linear_fc1.layer_norm_"},
     {"q_up_norm.", "self_attention.linear_q_up_proj.layer_norm_"},
     {"kv_up_norm.", "self_attention.linear_kv_up_proj.layer_norm_"},
+    {"state_norm.", "self_attention.in_proj.layer_norm_"},
 };
 // In a layer that predicts later tokens, next to the module kLaterBlock of an ordinary one.
 constexpr Name kLaterLayer[] = {
@@ -183,11 +187,24 @@ constexpr Name kGroups[] = {
     {"grouped.0.fc1.weight", "mlp.experts.weight1"},
     {"grouped.0.fc2.weight", "mlp.experts.weight2"},
 };
+// Whole names, by key and name: of learned sinks, and of the gated delta rule, of which torch_dist
+// has parts.
+constexpr Name kWholeNames[] = {
+    {"sinks", "self_attention.core_attention.softmax_offset"},
+    {"delta_rate", "self_attention.A_log"},
+    {"delta_bias", "self_attention.dt_bias"},
+    {"delta_in.weight", "self_attention.in_proj.weight"},
+    {"delta_filter.weight", "self_attention.conv1d.weight"},
+};
+constexpr std::string_view kDeltaParts[] = {"",   ".query", ".key",  ".value",
+                                            ".z", ".beta",  ".alpha"};
 constexpr std::string_view kSharedGateName = "mlp.shared_experts.gate_weight";
 constexpr std::string_view kSharedGateKey = "shared_gate.weight";
 // Added to scores for the choice alone. A router's "bias" is of the scores themselves.
 constexpr std::string_view kChoiceBiasName = "mlp.router.expert_bias";
 constexpr std::string_view kChoiceBiasKey = "router.bias";
+constexpr std::string_view kLogitBiasName = "mlp.router.bias";
+constexpr std::string_view kLogitBiasKey = "router.logit_bias";
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
@@ -200,15 +217,15 @@ std::optional<std::string> expert_key(std::string_view rest) {
     const std::string_view own = rest.substr(kExperts.size());
     const std::size_t point = own.find('.');
     if (point == own.npos || !is_number(own.substr(0, point))) return std::nullopt;
-    for (const char* fc : {"fc1.weight", "fc2.weight"}) {
+    for (const char* fc : {"fc1.weight", "fc2.weight", "fc1.bias", "fc2.bias"}) {
       if (own.substr(point + 1) == fmt::format("linear_{}", fc))
         return fmt::format("experts.{}.{}", own.substr(0, point), fc);
     }
   }
-  for (const char* fc : {"fc1", "fc2"}) {
-    const std::string before = fmt::format("{}linear_{}.weight", kGroupedExperts, fc);
+  for (const char* fc : {"fc1.weight", "fc2.weight", "fc1.bias", "fc2.bias"}) {
+    const std::string before = fmt::format("{}linear_{}", kGroupedExperts, fc);
     if (rest.starts_with(before) && is_number(rest.substr(before.size())))
-      return fmt::format("experts.{}.{}.weight", rest.substr(before.size()), fc);
+      return fmt::format("experts.{}.{}", rest.substr(before.size()), fc);
   }
   return std::nullopt;
 }
@@ -222,9 +239,15 @@ std::string expert_name(std::string_view key) {
 std::optional<std::string> layer_key(std::string_view rest) {
   if (rest == kSharedGateName) return std::string(kSharedGateKey);
   if (rest == kChoiceBiasName) return std::string(kChoiceBiasKey);
-  if (rest == "mlp.router.bias") return std::nullopt;
+  if (rest == kLogitBiasName) return std::string(kLogitBiasKey);
   for (const Name& group : kGroups) {
     if (rest == group.name) return std::string(group.key);
+  }
+  for (const Name& whole : kWholeNames) {
+    const bool own = rest.starts_with(whole.name);
+    const std::string_view part = own ? rest.substr(whole.name.size()) : "";
+    if (own && std::ranges::find(kDeltaParts, part) != std::end(kDeltaParts))
+      return std::string(whole.key) + std::string(part);
   }
   if (const std::optional<std::string> found = expert_key(rest)) return found;
   for (const auto& found : {key_of(kTransformerLayer, rest), key_of(kLegacyLayer, rest),
@@ -265,7 +288,12 @@ std::optional<std::string> layer_name(std::string_view rest, const LayerKind& ki
   if (legacy && kind.crosses) name = name_of(kLegacyCrossLayer, rest);
   if (!legacy && rest == kSharedGateKey) name = kSharedGateName;
   if (!legacy && rest == kChoiceBiasKey) name = kChoiceBiasName;
+  if (!legacy && rest == kLogitBiasKey) name = kLogitBiasName;
   if (!legacy && rest.starts_with("experts.")) name = expert_name(rest.substr(8));
+  for (const Name& whole : kWholeNames) {
+    if (!legacy && rest.starts_with(whole.key))
+      name = std::string(whole.name) + std::string(rest.substr(whole.key.size()));
+  }
   if (!name) name = legacy ? name_of(kLegacyLayer, rest) : name_of(kCoreLayer, rest);
   return name;
 }

@@ -60,8 +60,10 @@ void RankTensors::qkv(const std::string& key, const std::string& at, bool bias) 
   const std::int64_t share = model_.heads / model_.groups;
   const std::int64_t columns = bias ? 0 : model_.hidden;
   const std::string end = bias ? ".bias" : ".weight";
-  const std::string names[] = {at + "query" + end, at + "key" + end, at + "value" + end};
-  Assembly packed{.shape = shape(groups * (share + 2) * d, columns)};
+  const std::string names[] = {at + "query" + end, at + "key" + end, at + "value" + end,
+                               at + "gate" + end};
+  const std::int64_t queries = model_.output_gate ? 2 * share : share;  // and gates
+  Assembly packed{.shape = shape(groups * (queries + 2) * d, columns)};
   const auto part = [&](int which, std::int64_t first, std::int64_t rows, std::int64_t row) {
     packed.parts.push_back(
         box(names[which],
@@ -70,10 +72,11 @@ void RankTensors::qkv(const std::string& key, const std::string& at, bool bias) 
   if (layout_.version >= 2) {
     for (std::int64_t group = 0; group < groups; ++group) {
       const std::int64_t whole = t_ * groups + group;
-      const std::int64_t row = group * (share + 2) * d;
+      const std::int64_t row = group * (queries + 2) * d;
       part(0, whole * share * d, share * d, row);
-      part(1, whole * d, d, row + share * d);
-      part(2, whole * d, d, row + (share + 1) * d);
+      if (model_.output_gate) part(3, whole * share * d, share * d, row + share * d);
+      part(1, whole * d, d, row + queries * d);
+      part(2, whole * d, d, row + (queries + 1) * d);
     }
   } else {
     const std::int64_t rows = groups * d;
@@ -115,6 +118,16 @@ void RankTensors::stacked(const std::string& key, const std::vector<Rows>& parts
   }
   stack.shape = shape(row, columns);
   add(key, std::move(stack));
+}
+
+void RankTensors::shares_of(const std::string& key, const std::vector<Part>& parts,
+                            std::int64_t columns) {
+  std::vector<Rows> own;
+  for (const Part& part : parts) {
+    const std::int64_t rows = part.rows / layout_.tensor;
+    own.push_back({part.name, t_ * rows, rows});
+  }
+  stacked(key, own, columns);
 }
 
 void RankTensors::of_heads(const std::string& key, const HeadRows& of, std::int64_t columns) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,15 @@ class RankTensors {
   };
   // Rows of tensors of `columns` columns, one below another; 0: of vectors.
   void stacked(const std::string& key, const std::vector<Rows>& parts, std::int64_t columns);
+
+  // This rank's share of the rows of canonical tensors of `columns` columns, one below another; 0:
+  // of vectors.
+  struct Part {
+    std::string_view end;  // of a key that it has by itself
+    std::string name;
+    std::int64_t rows = 0;  // on all ranks
+  };
+  void shares_of(const std::string& key, const std::vector<Part>& parts, std::int64_t columns);
 
   // Some rows of each head of a canonical matrix.
   struct HeadRows {

@@ -157,6 +157,17 @@ void write_latent(const ModelConfig& model, NamedValues<Out> values) {
 }
 
 template <typename Out>
+void write_delta(const DeltaFacts& facts, NamedValues<Out> values) {
+  values.word("experimental_attention_variant", "gated_delta_net");
+  values.size("linear_attention_freq", facts.attention_every);
+  values.size("linear_num_key_heads", facts.key_heads);
+  values.size("linear_num_value_heads", facts.value_heads);
+  values.size("linear_key_head_dim", facts.key_size);
+  values.size("linear_value_head_dim", facts.value_size);
+  values.size("linear_conv_kernel_dim", facts.width);
+}
+
+template <typename Out>
 void write_rotary(const ModelConfig& model, NamedValues<Out> values) {
   values.number("rotary_base", model.rotary_base);
   values.number("rotary_percent", model.rotary_share);
@@ -165,6 +176,17 @@ void write_rotary(const ModelConfig& model, NamedValues<Out> values) {
   const RotaryScaling& scaling = model.rotary_scaling;
   if (scaling.kind == RotaryScaling::Kind::kLinear)
     values.number("rotary_seq_len_interpolation_factor", scaling.factor);
+  if (scaling.kind == RotaryScaling::Kind::kYarn) {
+    values.number("yarn_rotary_scaling_factor", scaling.factor);
+    values.size("yarn_original_max_position_embeddings", scaling.original_positions);
+    values.number("yarn_beta_fast", scaling.fast);
+    values.number("yarn_beta_slow", scaling.slow);
+    values.flag("yarn_correction_range_round_to_int", scaling.whole_pairs);
+    if (scaling.numerator != 0 && scaling.denominator != 0) {
+      values.number("yarn_mscale", scaling.numerator);
+      values.number("yarn_mscale_all_dim", scaling.denominator);
+    }
+  }
   const bool llama3 = scaling.kind == RotaryScaling::Kind::kLlama3;
   if (llama3) values.flag("use_rope_scaling", true);
   if (llama3 || scaling.kind == RotaryScaling::Kind::kDynamic) {
@@ -175,6 +197,28 @@ void write_rotary(const ModelConfig& model, NamedValues<Out> values) {
     if (llama3) values.number("low_freq_factor", scaling.low);
     if (llama3) values.number("high_freq_factor", scaling.high);
   }
+}
+
+template <typename Out>
+void write_gates(const ModelConfig& model, NamedValues<Out> values) {
+  const bool quick = model.gated && model.activation == ActivationKind::kGeluFast;
+  values.flag("swiglu", model.gated && !quick);
+  if (quick) values.flag("quick_geglu", true);
+  if (model.gate_rule.bound != 0)
+    values.number("activation_func_clamp_value", model.gate_rule.bound);
+  if (model.gate_rule.offset != 0) values.number("glu_linear_offset", model.gate_rule.offset);
+}
+
+// Of layers with a window.
+template <typename Out>
+void write_window(const ModelConfig& model, NamedValues<Out> values) {
+  values.out.text("window_size");
+  values.out.begin_list();
+  values.out.integer(*model.window_before);
+  values.out.integer(0);
+  values.out.end_list();
+  if (model.full_attention_every > 0)
+    values.size("window_attn_skip_freq", model.full_attention_every);
 }
 
 // Names and values of a dict's or a namespace's.
@@ -200,17 +244,20 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   values.size("tensor_model_parallel_size", layout.tensor);
   values.size("pipeline_model_parallel_size", layout.pipeline);
   if (layout.chunks > 1) values.size("virtual_pipeline_model_parallel_size", layout.chunks);
-  if (layout.expert > 1) {
-    values.size("expert_model_parallel_size", layout.expert);
-    values.size("expert_tensor_parallel_size", layout.tensor);
+  if (layout.expert > 1) values.size("expert_model_parallel_size", layout.expert);
+  if (layout.expert > 1 || layout.expert_tensor != 0) {
+    values.size("expert_tensor_parallel_size",
+                layout.expert_tensor == 0 ? layout.tensor : layout.expert_tensor);
   }
-  values.flag("swiglu", model.gated);
+  write_gates(model, values);
   values.flag("squared_relu", model.activation == ActivationKind::kSquaredRelu);
   values.flag("bias_gelu_fusion", model.activation == ActivationKind::kGeluTanh);
   values.word("normalization", model.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm");
   if (model.gains_from_one) values.flag("apply_layernorm_1p", true);
   values.number("norm_epsilon", model.norm_eps);
-  values.word("position_embedding_type", model.positions == PositionKind::kRotary ? "rope"
+  const bool yarn = !model.latent && model.rotary_scaling.kind == RotaryScaling::Kind::kYarn;
+  values.word("position_embedding_type", yarn                                       ? "yarn"
+                                         : model.positions == PositionKind::kRotary ? "rope"
                                          : model.positions == PositionKind::kLearned
                                              ? "learned_absolute"
                                          : model.positions == PositionKind::kAlibi ? "alibi"
@@ -220,11 +267,15 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   } else {
     write_rotary(model, values);
   }
+  if (model.output_gate) values.flag("attention_output_gate", true);
+  if (model.delta) write_delta(*model.delta, values);
   values.flag("add_bias_linear", model.biases);
   values.flag("add_qkv_bias", model.qkv_biases);
   values.flag("add_dense_bias", model.output_bias);
   values.flag("embed_layernorm", model.embedding_norm);
   values.flag("qk_layernorm", model.head_norms);
+  if (model.window_before) write_window(model, values);
+  if (model.softmax == SoftmaxKind::kLearnable) values.word("softmax_type", "learnable");
   if (model.softmax == SoftmaxKind::kOffByOne) values.word("softmax_type", "off-by-one");
   if (model.normalized_head) values.flag(kNormalizedHead, true);
   if (model.experts) write_experts(model, values);

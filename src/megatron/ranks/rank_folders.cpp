@@ -105,10 +105,11 @@ SaidOfExperts said_of_experts(const std::vector<RankFolder>& folders) {
     return static_cast<int>(std::clamp<std::int64_t>(value->integer, 0, kMostFolders));
   };
   const PickleValue* by_tensor = values->find("moe_tp_extend_ep");
-  SaidOfExperts said{.by_tensor = by_tensor != nullptr && by_tensor->truth};
+  SaidOfExperts said{.tensor = number("expert_tensor_parallel_size"),
+                     .by_tensor = by_tensor != nullptr && by_tensor->truth};
   if (!stages_or_experts) return said;
   said.ranks = number("expert_model_parallel_size");
-  said.tensor = said.by_tensor ? 1 : number("expert_tensor_parallel_size");
+  if (said.by_tensor) said.tensor = 1;
   return said;
 }
 

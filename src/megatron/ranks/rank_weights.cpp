@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
@@ -37,95 +38,92 @@ void add_area(const BoxedTensor& from, const Area& area, std::int64_t row, Boxed
                     [](const TensorBox& box) { return std::pair(box.row, box.column); });
 }
 
-bool ends_in_any(std::string_view key, std::span<const std::string_view> ends) {
-  return std::ranges::any_of(ends, [&](std::string_view end) { return key.ends_with(end); });
+// Rows of the table are padded.
+constexpr std::array<std::string_view, 4> kTables = {"word_embeddings.weight", "output.weight",
+                                                     "output.bias", "head_copy.weight"};
+
+// Rows of rank t of a whole tensor.
+BoxedTensor share_of_rows(const BoxedTensor& from, int t, int tensor) {
+  const std::int64_t own = from.rows / tensor;
+  BoxedTensor share{.dtype = from.dtype, .rows = own, .columns = from.columns};
+  add_area(from, {t * own, own, 0, from.columns}, 0, share);
+  return share;
 }
 
-constexpr std::array<std::string_view, 12> kByRows = {
-    "word_embeddings.weight", "output.weight", "output.bias",
-    "head_copy.weight",       ".qkv.weight",   ".qkv.bias",
-    ".cross_q.weight",        ".cross_q.bias", ".cross_kv.weight",
-    ".cross_kv.bias",         ".fc1.weight",   ".fc1.bias"};
-constexpr std::array<std::string_view, 3> kByColumns = {".dense.weight", ".cross_dense.weight",
-                                                        ".fc2.weight"};
-
-// Parts of whole tensors, one below another.
-class Cut {
+// Where canonical tensors are in whole ones.
+class WholePlaces {
  public:
-  Cut(const BoxedTensors& whole, int t, int tensor) : whole_(whole), t_(t), tensor_(tensor) {}
-
-  // Rows of rank t of a tensor, or of each of its `parts`.
-  void rows(const std::string& key, int parts, BoxedTensor& to) const {
-    const BoxedTensor& from = at(key);
-    const std::int64_t own = from.rows / parts / tensor_;
-    for (int part = 0; part < parts; ++part) {
-      add_area(from, {part * (from.rows / parts) + t_ * own, own, 0, from.columns}, to.rows, to);
-      to.rows += own;
+  WholePlaces(const BoxedTensors& whole, const std::vector<MegatronTensor>& tensors) {
+    for (const MegatronTensor& tensor : tensors) {
+      const auto found = whole.find(tensor.key);
+      if (found == whole.end()) continue;
+      for (const AssemblyPart& part : tensor.assembly.parts)
+        places_[part.name].push_back({&found->second, part});
     }
-    finish(from, from.columns, to);
   }
-  void columns(const std::string& key, BoxedTensor& to) const {
-    const BoxedTensor& from = at(key);
-    const std::int64_t own = from.columns / tensor_;
-    add_area(from, {0, from.rows, t_ * own, own}, 0, to);
-    to.rows = from.rows;
-    finish(from, own, to);
-  }
-  const BoxedTensor& at(const std::string& key) const {
-    const auto found = whole_.find(key);
-    if (found == whole_.end()) throw Error(Fault::kData, "missing tensor: {}", key);
-    return found->second;
+
+  // The tensor of a rank that has these parts. Throws Error(kData) with `key` where one is missing.
+  BoxedTensor assembled(const Assembly& assembly, const std::string& key) const {
+    const Shape& shape = assembly.shape;
+    BoxedTensor made{.rows = shape[0], .columns = shape.ndim() > 1 ? shape[1] : 1};
+    for (const AssemblyPart& part : assembly.parts) {
+      if (add(part, made) != part.extent[0]) throw Error(Fault::kData, "missing tensor: {}", key);
+    }
+    return made;
   }
 
  private:
-  static void finish(const BoxedTensor& from, std::int64_t columns, BoxedTensor& to) {
-    to.dtype = from.dtype;
-    to.columns = columns;
+  struct Place {
+    const BoxedTensor* tensor;
+    AssemblyPart part;
+  };
+
+  // Returns the number of rows that were found.
+  std::int64_t add(const AssemblyPart& wanted, BoxedTensor& to) const {
+    std::int64_t rows = 0;
+    const auto found = places_.find(wanted.name);
+    if (found == places_.end()) return 0;
+    for (const auto& [tensor, part] : found->second) {
+      const std::int64_t top = std::max(wanted.start[0], part.start[0]);
+      const std::int64_t bottom =
+          std::min(wanted.start[0] + wanted.extent[0], part.start[0] + part.extent[0]);
+      if (top >= bottom) continue;
+      const bool matrix = wanted.extent.ndim() > 1;
+      const Area area{.row = part.row + top - part.start[0],
+                      .rows = bottom - top,
+                      .column = matrix ? wanted.start[1] - part.start[1] : 0,
+                      .columns = matrix ? wanted.extent[1] : 1};
+      add_area(*tensor, area, wanted.row + top - wanted.start[0], to);
+      to.dtype = tensor->dtype;
+      rows += area.rows;
+    }
+    return rows;
   }
-  const BoxedTensors& whole_;
-  int t_;
-  int tensor_;
+
+  std::map<std::string, std::vector<Place>> places_;
 };
 
 }  // namespace
 
-RankWeights weights_of_rank(const BoxedTensors& whole, const ModelConfig& model,
-                            const MegatronLayout& layout, RankChunk place) {
+RankWeights weights_of_rank(const BoxedTensors& whole, const MegatronLayout& stored,
+                            const ModelConfig& model, const MegatronLayout& layout,
+                            RankChunk place) {
   const auto [t, p, chunk] = place;
-  MegatronLayout modules = layout;
-  modules.fused_mlp = true;
-  std::map<std::int64_t, std::int64_t> layers;  // number in the model by that in the chunk
-  for (const PlacedLayer& one : megatron_layers(model, layout, p, chunk))
-    layers[one.local] = one.layer;
-  const Cut cut(whole, t, layout.tensor);
+  const WholePlaces places(whole, megatron_tensors(model, stored, 0, 0, 0));
   RankWeights result;
-  for (const MegatronTensor& tensor : megatron_tensors(model, modules, t, p, chunk)) {
+  const std::vector<MegatronTensor> tensors = megatron_tensors(model, layout, t, p, chunk);
+  for (const MegatronTensor& tensor : tensors) {
     const std::string& key = tensor.key;
-    std::string stored = key;
-    if (key.starts_with("layers.")) {
-      const std::size_t point = key.find('.', 7);
-      stored = fmt::format("layers.{}{}", layers.at(std::stoll(key.substr(7, point - 7))),
-                           key.substr(point));
+    if (std::ranges::find(kTables, key) == kTables.end()) {
+      result.weights[key] = places.assembled(tensor.assembly, key);
+      continue;
     }
-    if (key == "head_copy.weight" && !whole.contains(key)) stored = "word_embeddings.weight";
-    BoxedTensor part;
-    const std::size_t first = stored.find(".fc1.");
-    if (first != stored.npos && model.gated && !whole.contains(stored)) {
-      const std::string end = stored.substr(first + 5);
-      cut.rows(stored.substr(0, first) + ".gate." + end, 1, part);
-      cut.rows(stored.substr(0, first) + ".up." + end, 1, part);
-    } else if (first != stored.npos) {
-      cut.rows(stored, model.gated ? 2 : 1, part);
-    } else if (ends_in_any(key, kByRows)) {
-      cut.rows(stored, 1, part);
-    } else if (ends_in_any(key, kByColumns)) {
-      cut.columns(stored, part);
-    } else {
-      part = cut.at(stored);
-    }
-    result.weights[key] = std::move(part);
+    const bool is_copy = key == "head_copy.weight" && !whole.contains(key);
+    const auto table = whole.find(is_copy ? "word_embeddings.weight" : key);
+    if (table == whole.end()) throw Error(Fault::kData, "missing tensor: {}", key);
+    result.weights[key] = share_of_rows(table->second, t, layout.tensor);
   }
-  for (const MegatronTensor& tensor : megatron_tensors(model, modules, t, p, chunk))
+  for (const MegatronTensor& tensor : tensors)
     result.ordered.emplace_back(tensor.key, &result.weights.at(tensor.key));
   return result;
 }

@@ -18,10 +18,10 @@ struct RankChunk {
   int chunk = 0;
 };
 
-// What a rank of `layout` has of a chunk. `whole`: of the model, with the layers'
-// numbers in it, rows as one tensor rank has them. Asserts that they are all there, in their
-// shapes. Gate and up are one matrix here, as in modules.
-RankWeights weights_of_rank(const BoxedTensors& whole, const ModelConfig& model,
-                            const MegatronLayout& layout, RankChunk place);
+// What a rank of `layout` has of a chunk. `whole`: of the model, as the one rank of `stored` has
+// them. Throws Error(kData) with the key of a tensor that is missing there.
+RankWeights weights_of_rank(const BoxedTensors& whole, const MegatronLayout& stored,
+                            const ModelConfig& model, const MegatronLayout& layout,
+                            RankChunk place);
 
 }  // namespace piton

@@ -40,12 +40,12 @@ TEST(MegatronNames, OfExpertsAreReadBack) {
   EXPECT_EQ(megatron_name("layers.3.router.bias", MegatronTree::kCore),
             "decoder.layers.3.mlp.router.expert_bias");
   EXPECT_EQ(megatron_key("decoder.layers.3.mlp.router.expert_bias"), "layers.3.router.bias");
-  EXPECT_EQ(megatron_key("decoder.layers.3.mlp.router.bias"), std::nullopt);
+  EXPECT_EQ(megatron_key("decoder.layers.3.mlp.router.bias"), "layers.3.router.logit_bias");
   // Of products of several experts in Transformer Engine; only for reading.
   EXPECT_EQ(megatron_key("decoder.layers.3.mlp.experts.linear_fc2.weight12"),
             "layers.3.experts.12.fc2.weight");
   for (const char* name : {"local_experts.linear_fc1.weight", "local_experts.x.linear_fc1.weight",
-                           "local_experts.1.linear_fc1.bias", "local_experts.1.linear_fc3.weight",
+                           "local_experts.1.linear_fc1.biases", "local_experts.1.linear_fc3.weight",
                            "linear_fc1.weight", "linear_fc1.weight1x", "linear_fc3.weight1"})
     EXPECT_EQ(megatron_key(std::string("decoder.layers.3.mlp.experts.") + name), std::nullopt)
         << name;
@@ -95,6 +95,27 @@ TEST(MegatronNames, OfOtherVersionsAreKnown) {
   EXPECT_EQ(megatron_key("decoder.layers.0.mlp.experts.weight3"), std::nullopt);
   EXPECT_EQ(megatron_key("decoder.layers.0"), std::nullopt);
   EXPECT_TRUE(is_ignored_by_megatron("decoder.layers.0.mlp.linear_fc1._extra_state"));
+}
+
+TEST(MegatronNames, OfNewerModelsAreReadBack) {
+  for (const MegatronTree tree : {MegatronTree::kCore, MegatronTree::kTransformer}) {
+    for (const char* key :
+         {"layers.3.sinks", "layers.3.router.logit_bias", "layers.3.experts.2.fc1.bias",
+          "layers.3.delta_rate", "layers.3.delta_bias", "layers.3.delta_in.weight",
+          "layers.3.delta_in.weight.query", "layers.3.delta_in.weight.alpha",
+          "layers.3.delta_filter.weight", "layers.3.delta_filter.weight.value",
+          "layers.3.delta_norm.weight", "layers.3.delta_out.weight"})
+      EXPECT_EQ(megatron_key(megatron_name(key, tree)), key) << megatron_name(key, tree);
+  }
+  EXPECT_EQ(megatron_name("layers.3.state_norm.weight", MegatronTree::kTransformer),
+            "decoder.layers.3.self_attention.in_proj.layer_norm_weight");
+  EXPECT_EQ(megatron_name("layers.3.delta_rate", MegatronTree::kTransformer),
+            "decoder.layers.3.self_attention.A_log");
+  EXPECT_EQ(megatron_key("decoder.layers.3.mlp.experts.linear_fc2.bias12"),
+            "layers.3.experts.12.fc2.bias");
+  for (const char* name : {"self_attention.A_log.weight", "self_attention.in_proj.weight.gate",
+                           "self_attention.conv1d.bias"})
+    EXPECT_EQ(megatron_key(std::string("decoder.layers.3.") + name), std::nullopt) << name;
 }
 
 TEST(MegatronNames, OfMindSpeedAreKnown) {

@@ -27,8 +27,9 @@ TEST(WeightsOfRank, BeginWithTheBoxOfTheirFirstElement) {
       {.row = 0, .rows = 1, .column = 0, .columns = 4, .stride = 4},
       {.row = 0, .rows = 8, .column = 4, .columns = 4, .stride = 4},
       {.row = 1, .rows = 7, .column = 0, .columns = 4, .stride = 4}};
+  const MegatronLayout stored = layout;
   layout.tensor = 2;
-  const RankWeights second = weights_of_rank(whole, model, layout, {.t = 1});
+  const RankWeights second = weights_of_rank(whole, stored, model, layout, {.t = 1});
   const BoxedTensor& table = second.weights.at("word_embeddings.weight");
   EXPECT_EQ(table.rows, 4);
   ASSERT_EQ(table.boxes.size(), 2U);
