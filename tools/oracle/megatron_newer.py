@@ -272,7 +272,7 @@ def check(program, work, kinds):
         print("BAD " if fault else "ok  ", *words, fault, flush=True)
 
     layouts = {"tensor": (2, 1), "pipeline": (1, 2), "2 x 2 x 2": (2, 2, 2)}
-    core = ["--use-mcore-models", "--make-vocab-size-divisible-by", "32"]
+    core = ["--use-mcore-models", "--make-vocab-size-divisible-by", "32", "--transformer-impl", "transformer_engine"]
     for kind in kinds:
         at = work / kind
         save(Layout(), worker, kind=kind, files=at / "wide", logits=at / "logits.pt")
