@@ -73,7 +73,9 @@ class RunOpener {
 
  private:
   void together(const std::function<void()>& work) { phase(everyone_, std::nullopt, work); }
-  void say(const std::string& line) { sinks_.info(line); }
+  void say(const std::string& line) {
+    if (!line.empty()) sinks_.info(line);
+  }
 
   void check_before_allocation();
   void continue_started_run();
@@ -117,15 +119,13 @@ void RunOpener::check_before_allocation() {
   together([&] { open_tokenizer_and_plan(); });
   choose_recomputation();
   if (inputs_.planner != nullptr) {
-    const std::string fewer = fit_memory(given_.lora, run_.plan.session, [&] {
+    say(fit_memory(given_.lora, run_.plan.session, [&] {
       MemoryCounts need;
       together([&] { need = inputs_.planner->plan_memory(run_.plan); });
       return memory_of_ranks(machine_, need, everyone_);
-    });
-    if (!fewer.empty()) say(fewer);
+    }));
   }
-  const std::string kernels = kernel_difference(machine_.kernels, everyone_);
-  if (!kernels.empty()) say(kernels);
+  say(kernel_difference(machine_.kernels, everyone_));
   run_.mesh = std::make_unique<Mesh>(machine_.world, run_.plan.mesh);
 }
 
@@ -162,10 +162,7 @@ void RunOpener::continue_started_run() {
 
 void RunOpener::open_tokenizer_and_plan() {
   foreign_ = given_.lora.given() ? adopt_base(given_) : adopt_foreign_model(given_);
-  if (!foreign_ && !given_.loop.load.empty()) {
-    const std::string taken = adopt_checkpoint(given_, same_command_);
-    if (!taken.empty()) say(taken);
-  }
+  if (!foreign_ && !given_.loop.load.empty()) say(adopt_checkpoint(given_, same_command_));
   run_.tokenizer = open_run_tokenizer(given_, foreign_);
   const Tokenizer* tokenizer = run_.tokenizer.get();
   RunPlan& plan = run_.plan;
@@ -245,7 +242,7 @@ void RunOpener::take_folder(bool may_create) {
 
 void RunOpener::open_data() {
   together([&] { templates_ = used_templates(given_, foreign_); });
-  if (!templates_.note.empty()) say(templates_.note);
+  say(templates_.note);
   const auto reading = [&]() -> RecordReading {
     return {.tokenizer = run_.tokenizer.get(),
             .chat_templates = templates_.templates,
@@ -305,7 +302,7 @@ void RunOpener::load_or_draw() {
   for (const std::string& note : {about_state(offload, run_.session->offloaded_bytes()),
                                   about_activations(offload, machine_.device),
                                   about_float8(run_.settled.float8, machine_.device)}) {
-    if (!note.empty()) say(note);
+    say(note);
   }
   if (given_.lora.given()) {
     const std::int64_t trained = run_.checkpoints->trained_elements();
@@ -434,8 +431,7 @@ void RunOpener::say_model() {
       "{} micro-batch{} a rank)",
       model.parameters(), model.layers, name(model.dtype), plan.global_batch * plan.sequence,
       plan.global_batch, plan.sequence, plan.micro_batches, plan.micro_batches > 1 ? "es" : ""));
-  const std::string changes = given_.model.changes_of_preset(model);
-  if (!changes.empty()) say(changes);
+  say(given_.model.changes_of_preset(model));
   const std::string random = warning_of_random_router(model);
   if (!random.empty()) sinks_.warning(random);
 }
