@@ -210,7 +210,9 @@ class Bench {
   // Products with a weight in plain rows and with a packed one, in turns, of the sizes of
   // llama-134m and llama-1.1b: how much longer those from rows take, in each direction.
   void frozen() {
-    constexpr std::int64_t kTokens = 512;
+    for (const std::int64_t tokens : {512, 2048}) frozen(tokens);
+  }
+  void frozen(std::int64_t tokens) {
     constexpr std::pair<std::int64_t, std::int64_t> kSizes[] = {
         {2304, 768},  {768, 768},   {4096, 768}, {768, 2048},
         {2560, 2048}, {2048, 2048}, {2048, 5632}};
@@ -220,8 +222,8 @@ class Bench {
         double rows_seconds = 0;
         for (const auto& [out, in] : kSizes) {
           const Tensor weight = random(dtype, {out, in});
-          const Tensor x = random(dtype, {kTokens, in});
-          const Tensor y = random(dtype, {kTokens, out});
+          const Tensor x = random(dtype, {tokens, in});
+          const Tensor y = random(dtype, {tokens, out});
           const auto call = [&](const WeightView& view) -> KernelCall {
             if (form == WeightForm::kForward) return LinearForward{.y = y, .x = x, .weight = view};
             return LinearBackwardInput{.dx = x, .dy = y, .weight = view};
@@ -237,9 +239,10 @@ class Bench {
           packed_seconds += best[0];
           rows_seconds += best[1];
         }
-        fmt::print("{} {}: packed {:.3f} ms, rows {:.3f} ms, {:+.1f} %\n", name(dtype),
-                   form == WeightForm::kForward ? "forward" : "backward", packed_seconds * 1e3,
-                   rows_seconds * 1e3, 100 * (rows_seconds / packed_seconds - 1));
+        fmt::print("{} rows, {} {}: packed {:.3f} ms, rows {:.3f} ms, {:+.1f} %\n", tokens,
+                   name(dtype), form == WeightForm::kForward ? "forward" : "backward",
+                   packed_seconds * 1e3, rows_seconds * 1e3,
+                   100 * (rows_seconds / packed_seconds - 1));
         std::fflush(stdout);
       }
     }
