@@ -25,7 +25,7 @@ std::unique_ptr<ShardedParameters> ShardedParameters::make(int zero_stage,
                       .device = device,
                       .arena = arena,
                       .cut = rules.cut,
-                      .frozen_forms = rules.frozen};
+                      .frozen_forms = rules.frozen_forms};
   for (Parameter* parameter : parameters) {
     if (parameter->codes.given()) continue;  // neither sharded nor trained
     (parameter->trainable ? setup.trainable : setup.frozen).push_back(parameter);

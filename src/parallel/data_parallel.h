@@ -65,7 +65,7 @@ struct ShardingRules {
   // reduce-scattered within an instance, and the parts summed over instances.
   int instances = 1;
   // Of frozen parameters of stages 0 to 2; stage 3 frees packed forms with the gathered rows.
-  FrozenForms frozen = FrozenForms::kFewest;
+  FrozenForms frozen_forms = FrozenForms::kFewest;
 };
 
 class ShardedParameters : public WeightProvider {

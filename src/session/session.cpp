@@ -166,7 +166,7 @@ void Session::make_parameters() {
       {.cut = settings_.optimizer_options.kind == OptimizerKind::kMuon ? CutPolicy::kWholeMatrices
                                                                        : CutPolicy::kEven,
        .instances = settings_.zero_instances,
-       .frozen = settings_.frozen_forms});
+       .frozen_forms = settings_.frozen_forms});
 }
 
 Session::~Session() {

@@ -29,6 +29,15 @@ std::byte* Scratch::grown(Buffer& buffer, std::int64_t bytes) {
   return buffer.data.get();
 }
 
+Tensor memory_in(Tensor& kept, DType dtype, const Shape& shape) {
+  const std::int64_t bytes = shape.elements() * size_bytes(dtype);
+  if (!kept.defined() || kept.bytes() < bytes) {
+    kept = {};
+    kept = host_tensor(DType::kU8, {bytes});
+  }
+  return {kept.storage(), 0, dtype, shape};
+}
+
 Type type_of(DType dtype) {
   switch (dtype) {
     case DType::kF32:

@@ -70,6 +70,9 @@ struct CpuContext {
   }
 };
 
+// A tensor in `kept`, memory that grows where it is too small. What it held before is lost.
+Tensor memory_in(Tensor& kept, DType dtype, const Shape& shape);
+
 // The next multiple of `unit`, or n.
 inline std::int64_t padded(std::int64_t n, std::int64_t unit) {
   return (n + unit - 1) / unit * unit;

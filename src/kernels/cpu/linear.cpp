@@ -21,8 +21,7 @@ void multiply(CpuContext& context, const LinearCall& call) {
   const WeightView& weight = call.right.weight;
   const LinearFunction product = product_of(context, weight.dtype);
   if (weight.form == WeightForm::kCodes) return codes_product(context, call, product);
-  if (packs_for_all_rows(context, call)) return packed_product(context, call, product);
-  product(context, call);
+  uncoded_product(context, call, product);
 }
 
 LinearCall call_of(const LinearForward& call) {
@@ -119,12 +118,7 @@ void execute(CpuContext& context, const LinearForward& call) {
 void execute(CpuContext& context, const GatedLinear& call) {
   const Shape shape{call.x.dim(0), call.weight.out};
   if (shape.elements() == 0) return;
-  const std::int64_t bytes = shape.elements() * size_bytes(call.x.dtype());
-  if (!context.gate_up.defined() || context.gate_up.bytes() < bytes) {
-    context.gate_up = {};
-    context.gate_up = host_tensor(DType::kU8, {bytes});
-  }
-  const Tensor gate_up(context.gate_up.storage(), 0, call.x.dtype(), shape);
+  const Tensor gate_up = memory_in(context.gate_up, call.x.dtype(), shape);
   execute(context, call.product(gate_up));
   execute(context, call.end(gate_up));
 }

@@ -15,7 +15,6 @@ constexpr std::int64_t kMostCodeRows = 16;
 constexpr std::int64_t kOutputs = 64;
 // Expanded rows at a time: they stay in the last-level cache.
 constexpr std::int64_t kExpandedBytes = std::int64_t{2} << 20;
-constexpr std::int64_t kExpandedColumns = 256;  // whole panels of every product
 
 // The codes are read from memory once, and nothing else is.
 class CodeProduct : LinearProduct {
@@ -128,16 +127,9 @@ void expanded_product(CpuContext& context, const LinearCall& call, LinearFunctio
   const Right& right = call.right;
   const bool packs = !right.backward && product == dot_product &&
                      packs_codes(coded_rows(right.weight.codes, right.weight.in));
-  const std::int64_t width = right.k() * size_bytes(right.weight.dtype);
-  const std::int64_t step =
-      std::max(kExpandedBytes / std::max<std::int64_t>(width, 1) / kExpandedColumns,
-               std::int64_t{1}) *
-      kExpandedColumns;
-  const std::int64_t bytes = up(std::min(step, right.n()), kExpandedColumns) * width;
-  if (!context.expanded.defined() || context.expanded.bytes() < bytes) {
-    context.expanded = {};
-    context.expanded = host_tensor(DType::kU8, {bytes});
-  }
+  const std::int64_t step = columns_at_a_time(right, kExpandedBytes);
+  memory_in(context.expanded, right.weight.dtype,
+            {up(std::min(step, right.n()), kWholePanels), right.k()});
   for (std::int64_t begin = 0; begin < right.n(); begin += step) {
     const std::int64_t size = std::min(step, right.n() - begin);
     const WeightView some{.form = packs ? WeightForm::kForward : WeightForm::kRows,
@@ -146,12 +138,7 @@ void expanded_product(CpuContext& context, const LinearCall& call, LinearFunctio
                           .out = right.backward ? right.weight.out : size,
                           .in = right.backward ? size : right.weight.in,
                           .dtype = right.weight.dtype};
-    const LinearCall part = columns_of(call, {some, right.backward}, begin, size);
-    if (packs_for_all_rows(context, part)) {
-      packed_product(context, part, product);
-    } else {
-      product(context, part);
-    }
+    uncoded_product(context, columns_of(call, {some, right.backward}, begin, size), product);
   }
 }
 

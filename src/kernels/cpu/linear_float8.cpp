@@ -20,13 +20,7 @@ enum Place : std::uint8_t { kLeft, kRight, kSums };
 
 Tensor memory(CpuContext& context, Place place, DType dtype, std::int64_t rows,
               std::int64_t columns) {
-  Tensor& kept = context.float8[place];
-  const std::int64_t bytes = rows * columns * size_bytes(dtype);
-  if (!kept.defined() || kept.bytes() < bytes) {
-    kept = {};
-    kept = host_tensor(DType::kU8, {bytes});
-  }
-  return {kept.storage(), 0, dtype, Shape{rows, columns}};
+  return memory_in(context.float8[place], dtype, {rows, columns});
 }
 
 // Rows and columns of a factor that have a scale together.

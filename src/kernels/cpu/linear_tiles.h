@@ -30,6 +30,13 @@ struct Right {
   std::int64_t k() const { return backward ? weight.out : weight.in; }
 };
 
+// Columns of y of which the weight takes about so many bytes: whole panels of every product.
+inline constexpr std::int64_t kWholePanels = 256;
+inline std::int64_t columns_at_a_time(const Right& right, std::int64_t bytes) {
+  const std::int64_t width = std::max<std::int64_t>(right.k(), 1) * size_bytes(right.weight.dtype);
+  return std::max<std::int64_t>(bytes / width / kWholePanels, 1) * kWholePanels;
+}
+
 // Operations after the sums of a forward product (kernels/linear.h), done tile by tile while they
 // are in cache.
 struct Epilogue {
@@ -184,10 +191,10 @@ bool is_skinny(const LinearCall& call);
 // Products by weights of equal sizes, in one division among the threads.
 void skinny_products(CpuContext& context, std::span<const LinearCall> calls);
 
-// linear_rows.cpp: a weight as it is stored, and many rows. `product` gets packed parts of it.
+// linear_rows.cpp: a weight that is packed, or as it is stored. Of the latter, with many rows of x,
+// `product` gets packed parts.
 using LinearFunction = void (*)(CpuContext&, const LinearCall&);
-bool packs_for_all_rows(const CpuContext& context, const LinearCall& call);
-void packed_product(CpuContext& context, const LinearCall& call, LinearFunction product);
+void uncoded_product(CpuContext& context, const LinearCall& call, LinearFunction product);
 
 // linear_codes.cpp: a weight held as codes. Few rows are multiplied by the codes themselves
 // (vector/codes.h); for more, some columns of y at a time, the weight is expanded to the rows that

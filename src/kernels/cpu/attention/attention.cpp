@@ -74,11 +74,7 @@ struct RowMemory {
 RowMemory row_memory(CpuContext& context, const CachedAttention& call) {
   if (!call.of_latents()) return {};
   const std::int64_t rows = call.q.dim(0) * call.q.dim(1);
-  Tensor& memory = context.latent_rows;
-  if (!memory.defined() || memory.bytes() < 8 * rows) {
-    memory = {};
-    memory = host_tensor(DType::kU8, {8 * rows});
-  }
+  const Tensor memory = memory_in(context.latent_rows, DType::kU8, {8 * rows});
   const Tensor lse(memory.storage(), 4 * rows, DType::kF32, {rows});
   return {.positions = Tensor(memory.storage(), 0, DType::kI32, {rows}),
           .lse = call.lse.defined() ? lse : Tensor()};
