@@ -185,10 +185,10 @@ StoredTensor tensor_of(const OrderedJson& item, const std::string& where) {
   const bool fits = stored.tensor.kind == TensorKind::kWeight
                         ? dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16 ||
                               dtype == DType::kF16
-                        : dtype == DType::kF32 || dtype == DType::kF16;
+                        : dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
   if (!fits) {
     refuse(fmt::format("\"dtype\" is \"{}\", wanted {}", type,
-                       kind == "weight" ? "F64, F32, BF16 or F16" : "F32 or F16"));
+                       kind == "weight" ? "F64, F32, BF16 or F16" : "F32, BF16 or F16"));
   }
   stored.tensor.dtype = *dtype;
   stored.tensor.shape = fields.shape("shape");

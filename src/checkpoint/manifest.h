@@ -4,10 +4,10 @@
 //   DIR/best_checkpointed_iteration.txt     the same, of the lowest validation loss (--keep-best)
 //   DIR/iter_0001000/
 //     model-00001.safetensors ...           weights in their own type, under canonical names
-//     optimizer-00001.safetensors ...       fp32: "exp_avg.NAME", "exp_avg_sq.NAME" of adam or
-//                                           "momentum_buffer.NAME" of sgd, and where the model's
-//                                           weights are 16-bit "main.NAME"; fp16 "exp_avg.NAME" and
-//                                           "exp_avg_scale.NAME" of cadam
+//     optimizer-00001.safetensors ...       fp32 or bf16: "exp_avg.NAME", "exp_avg_sq.NAME" of
+//                                           adam; fp32: "momentum_buffer.NAME" of sgd, and where
+//                                           the model's weights are 16-bit "main.NAME"; fp16
+//                                           "exp_avg.NAME" and "exp_avg_scale.NAME" of cadam
 //     state.json                            TrainState
 //     config.toml                           the run's resolved options
 //     manifest.json                         everything above with sizes and hashes

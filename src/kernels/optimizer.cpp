@@ -1,6 +1,8 @@
 // Checks of optimizer updates, with those of CAdam.
 #include "kernels/optimizer.h"
 
+#include <utility>
+
 #include "kernels/cadam.h"
 #include "kernels/expect.h"
 
@@ -33,8 +35,11 @@ void AdamwUpdate::check() const {
   Operand{kName, "main", main}.dtype(DType::kF32).contiguous();
   const Shape span{main.elements()};
   Operand{kName, "main", main}.shape(span);
-  Operand{kName, "first", first}.shape(span).dtype(DType::kF32).contiguous();
-  Operand{kName, "second", second}.shape(span).dtype(DType::kF32).contiguous();
+  for (const auto& [name, moment] : {std::pair{"first", first}, std::pair{"second", second}}) {
+    PITON_ASSERT(moment.dtype() == DType::kF32 || moment.dtype() == DType::kBF16, "{}: {} is {}",
+                 kName, name, to_string(moment));
+    Operand{kName, name, moment}.shape(span).contiguous();
+  }
   Operand{kName, "gradient", gradient}.shape(span).dtype(DType::kF32).contiguous();
   Operand{kName, "scalars", scalars}.shape({kStepScalars}).dtype(DType::kF32).contiguous();
   if (copy.defined()) Operand{kName, "copy", copy}.shape(span).floating().contiguous();

@@ -6,13 +6,20 @@
 //   m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2
 //   main = main - lr * (m / correction1) / (sqrt(v / correction2) + eps)
 // with correctionK = 1 - betaK^t.
+// Moments in bf16 (Megatron-core's --exp-avg-dtype, --exp-avg-sq-dtype) are rounded after main is
+// updated: m to nearest, v up or down by chance, so that its mean is right. To nearest v would
+// never fall where 1 - beta2 is below 2^-9, half of the last place of bf16. The chance depends on
+// numbers that an element has under every layout:
+//   x = bits(gradient) * 0x9E3779B1 + bits(main before) + t * 0x85EBCA6B        modulo 2^32
+//   x = lowbias32(x)      (Wellons 2018, "Prospecting for hash functions")
+//   v = the upper 16 bits of  bits(v) + (x modulo 2^16)
 //
 // SGD with momentum (Sutskever et al. 2013), as in torch.optim.SGD and Megatron: no dampening, and
 // weight decay is added to the gradient (L2), so the momentum includes it.
 //   g = gradient * gradient_scale + decay * main
 //   buffer = momentum * buffer + g
 //   main = main - lr * buffer
-// All arithmetic is in fp32.
+// All arithmetic of both is in fp32.
 #pragma once
 
 #include "kernels/call.h"
@@ -27,14 +34,15 @@ enum StepScalar : int {
   kGradientScale,  // clip factor / loss scale
   kApply,          // 0: leave everything as it is (non-finite gradients)
   kWeightDecay,    // today's, before a group's multiplier
+  kUpdateNumber,   // t, from 1
   kStepScalars
 };
 
 struct AdamwUpdate {
   static constexpr std::string_view kName = "adamw";
   Tensor main;    // fp32 [n]  updated
-  Tensor first;   // fp32 [n]  m, updated
-  Tensor second;  // fp32 [n]  v, updated
+  Tensor first;   // fp32 or bf16 [n]  m, updated
+  Tensor second;  // fp32 or bf16 [n]  v, updated
   Tensor
       copy;  // [n] or empty: main rounded to the weights' dtype, written (kept where kApply is 0)
   Tensor gradient;  // fp32 [n]
@@ -179,7 +187,7 @@ struct SpikeRule {
 //   norm = sqrt(sum of sums, in an order fixed by n) / loss scale
 //                                           finite and no spike: updates += 1, apply = 1;
 //                                           else skipped += 1
-//   correctionK = 1 - betaK^max(updates, 1)
+//   t = max(updates, 1), correctionK = 1 - betaK^t
 //   gradient_scale = (clip > 0 and finite: min(1, clip / (norm + 1e-6)); else 1) / loss scale
 // Then the loss scale of the next step, if it is dynamic:
 //   not finite  good = 0, left -= 1; left <= 0: scale = max(scale / 2, least)

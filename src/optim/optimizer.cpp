@@ -30,7 +30,8 @@ std::int64_t aligned(std::int64_t size) {
 std::vector<Moment> moments_of(OptimizerKind rule, const OptimizerOptions& options) {
   std::vector<Moment> moments;
   if (rule == OptimizerKind::kAdam) {
-    moments = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}};
+    moments = {{.name = "exp_avg", .dtype = options.first_moment},
+               {.name = "exp_avg_sq", .dtype = options.second_moment}};
   } else if (rule == OptimizerKind::kCadam) {
     moments = {{.name = "exp_avg", .dtype = DType::kF16},
                {.name = "exp_avg_scale", .each_row = true}};

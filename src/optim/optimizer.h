@@ -6,7 +6,8 @@
 // under every layout and ZeRO stage, and what skips an update skips theirs.
 //
 // Precision: main copies, moments and gradients are fp32, whatever the dtype of the weights;
-// CAdam's moment is fp16. Squares are summed in fp64. Formulas: kernels/optimizer.h.
+// AdamW's moments may be bf16, and CAdam's is fp16. Squares are summed in fp64. Formulas:
+// kernels/optimizer.h.
 //
 // The norm's sums: optim/gradient_squares.h. The clip factor is rounded to fp32: layouts whose sums
 // differ in the last bits of fp64 have the same factor unless these bits change the rounding.

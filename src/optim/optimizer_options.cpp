@@ -71,6 +71,13 @@ void OptimizerOptions::check() const {
   share("--adam-beta1", beta1);
   share("--adam-beta2", beta2);
   check_positive("optimizer: --adam-eps", eps);
+  if (kind != OptimizerKind::kAdam && kind != OptimizerKind::kMuon &&
+      (first_moment != DType::kF32 || second_moment != DType::kF32)) {
+    throw Error(Fault::kUsage,
+                "optimizer: --exp-avg{}-dtype: got {}, but only --optimizer adam and muon have "
+                "this moment; leave the flag out",
+                first_moment == DType::kF32 ? "-sq" : "", name(DType::kBF16));
+  }
   check_weight_decay(*this);
   check_loss_scales(*this);
   muon.check();

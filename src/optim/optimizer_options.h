@@ -32,6 +32,9 @@ struct OptimizerOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
+  // Of AdamW's moments: fp32 or bf16 (kernels/optimizer.h). The moving average stays fp32.
+  DType first_moment = DType::kF32;
+  DType second_moment = DType::kF32;
   double weight_decay = 0.01;
   DecayGroups decay_groups = DecayGroups::kMatrices;
   double clip_grad = 1.0;  // 0: no clipping
@@ -69,6 +72,17 @@ struct OptimizerOptions {
     v(Option{"adam-beta1", "adam: decay of the first moment", same}, beta1);
     v(Option{"adam-beta2", "adam: decay of the second moment", same}, beta2);
     v(Option{"adam-eps", "adam: number added to the root of the second moment", same}, eps);
+    const auto moment = [](DType& dtype) {
+      return Choice(dtype, {{"fp32", DType::kF32}, {"bf16", DType::kBF16}});
+    };
+    v(Option{"exp-avg-dtype", "adam, muon: type in which AdamW's first moment is kept", same},
+      moment(first_moment));
+    v(
+        Option{
+            "exp-avg-sq-dtype",
+            "adam, muon: type of the second moment; bf16 is rounded by chance, with the right mean",
+            same},
+        moment(second_moment));
     v(Option{"sgd-momentum", "sgd: momentum (0: none)", same}, sgd_momentum);
     const OptionRules ahead{.resume = Resume::kSchedule};
     v(Option{"weight-decay", "weight decay of matrices per step, as a factor of the learning rate",

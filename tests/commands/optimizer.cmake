@@ -76,6 +76,28 @@ expect(RUN plan --model gpt2-124m --optimizer cadam --json CODE 0 OUT "\"optimiz
 expect(RUN ${bare} --optimizer cadam --cadam-beta 1 CODE 2 ERR "--cadam-beta: got 1, wanted at least 0 and below 1")
 expect(RUN ${bare} --optimizer cadam --remote-device ${WORK}/state CODE 2 ERR "--optimizer cadam: its state stays with the weights")
 
+# Moments in bf16: 4 bytes a weight less, and a resumed run, also from shards, has the bits of one that was not stopped.
+set(run ${bare} --use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16)
+expect(RUN ${run} --save ${WORK}/half_whole CODE 0)
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${run} --zero-stage 2 --save ${WORK}/half_shards
+                RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "moments in bf16 on two ranks: exit ${code}\n${error}")
+endif()
+expect(RUN ${run} --save ${WORK}/half_parts --exit-interval 10 CODE 0)
+expect(RUN ${run} --save ${WORK}/half_parts --load ${WORK}/half_parts CODE 0 ERR "resumed .*iteration 10,")
+foreach(folder whole parts)
+  execute_process(COMMAND ${PITON} inspect ${WORK}/half_${folder} --hash --json OUTPUT_VARIABLE hash_${folder})
+endforeach()
+if(NOT hash_whole MATCHES "weights" OR NOT hash_whole STREQUAL hash_parts)
+  message(FATAL_ERROR "a resumed run with moments in bf16 ends elsewhere: ${hash_whole} ${hash_parts}")
+endif()
+expect(RUN plan --model gpt2-124m --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 --json CODE 0 OUT "\"optimizer\":497[0-9]+")
+expect(RUN ${bare} --save ${WORK}/half_whole --load ${WORK}/half_whole CODE 2 ERR "another experiment: --exp-avg-dtype")
+expect(RUN ${bare} --exp-avg-dtype fp8 CODE 2 ERR "--exp-avg-dtype: got \"?fp8\"?, wanted .*fp32.*bf16")
+expect(RUN ${bare} --optimizer sgd --exp-avg-sq-dtype bf16
+       CODE 2 ERR "--exp-avg-sq-dtype: got bf16, but only --optimizer adam and muon have this moment")
+
 # The rate of the embedding and of the head: that of the rest changes no bit, another one does.
 set(run ${bare} --train-iters 3 --lr-decay-style constant)
 expect(RUN ${run} --save ${WORK}/rate CODE 0)

@@ -343,7 +343,7 @@ class CaseList {
     }
     for (const std::int64_t n : {0, 1, 1000, 5000}) {
       for (const double apply : {1.0, 0.0}) {
-        const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1};
+        const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1, 3};
         for (const bool nesterov : {false, true}) {
           add(fmt::format("n {} apply {} nesterov {}", n, apply, nesterov), 4,
               MuonMomentum{.direction = source_.unwritten(DType::kF32, {n}),
@@ -364,7 +364,7 @@ class CaseList {
         }
       }
       for (const double apply : {1.0, 0.0}) {
-        const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1};
+        const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1, 3};
         add(fmt::format("n {} apply {}", n, apply), 4,
             MovingAverage{.average = source_.normal(DType::kF32, {n}),
                           .main = source_.normal(DType::kF32, {n}),
@@ -393,7 +393,7 @@ class CaseList {
                          std::vector<double>(static_cast<std::size_t>(rows), 0.5));
       };
       for (const double apply : {1.0, 0.0}) {
-        const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1};
+        const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1, 3};
         const std::string what =
             fmt::format("n {} columns {} apply {}", part.n, part.columns, apply);
         add(what, 4,
@@ -429,26 +429,31 @@ class CaseList {
     for (const std::int64_t n : {0, 1, 1003}) {
       for (const double apply : {1.0, 0.0}) {
         for (const bool copied : {false, true}) {
-          const std::vector<double> scalars{0.01, 0.271, 0.002997, 0.5, apply, 0.1};
-          Tensor second = source_.normal(DType::kF32, {n});
-          for (std::int64_t i = 0; i < n; ++i) set_value(second, i, std::fabs(value_at(second, i)));
-          add(fmt::format("n {} apply {}", n, apply), 4,
-              AdamwUpdate{.main = source_.normal(DType::kF32, {n}),
-                          .first = source_.normal(DType::kF32, {n}),
-                          .second = second,
-                          .copy = copied ? source_.normal(dtype_, {n}) : Tensor(),
-                          .gradient = source_.normal(DType::kF32, {n}),
-                          .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
-                          .beta1 = 0.9,
-                          .beta2 = 0.999,
-                          .eps = 1e-8,
-                          .decay_multiplier = 0.5,
-                          .lr_multiplier = 0.5});
+          const std::vector<double> scalars{0.01, 0.271, 0.002997, 0.5, apply, 0.1, 3};
+          // Both fp32, m in bf16, v in bf16, or both.
+          for (int half = 0; half < 4; ++half) {
+            const DType first = half % 2 == 1 ? DType::kBF16 : DType::kF32;
+            const DType second = half >= 2 ? DType::kBF16 : DType::kF32;
+            const Tensor v = source_.normal(second, {n});
+            for (std::int64_t i = 0; i < n; ++i) set_value(v, i, std::fabs(value_at(v, i)));
+            add(fmt::format("n {} apply {} moments {} {}", n, apply, name(first), name(second)), 4,
+                AdamwUpdate{.main = source_.normal(DType::kF32, {n}),
+                            .first = source_.normal(first, {n}),
+                            .second = v,
+                            .copy = copied ? source_.normal(dtype_, {n}) : Tensor(),
+                            .gradient = source_.normal(DType::kF32, {n}),
+                            .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
+                            .beta1 = 0.9,
+                            .beta2 = 0.999,
+                            .eps = 1e-8,
+                            .decay_multiplier = 0.5,
+                            .lr_multiplier = 0.5});
+          }
         }
       }
       for (const double apply : {1.0, 0.0}) {
         for (const bool copied : {false, true}) {
-          const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1};
+          const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1, 3};
           if (!copied) {
             const Tensor gradient = source_.normal(DType::kF32, {n});
             if (n > 0) set_value(gradient, 0, 0);
@@ -482,7 +487,7 @@ class CaseList {
           add(fmt::format("n {} clip {} dynamic {}", n, clip, dynamic), n,
               BeginUpdate{
                   .scalars = tensor_of(DType::kF32, {kStepScalars},
-                                       std::vector<double>{0.1, 2, 2, 2, 2, 0.01}),
+                                       std::vector<double>{0.1, 2, 2, 2, 2, 0.01, 2}),
                   .counts = tensor_of(DType::kF64, {kUpdateCounts},
                                       std::vector<double>{3, 1, 7, 8, 4, 1}),
                   .sums = tensor_of(DType::kF64, {n}, std::vector<double>(n, 0.75)),

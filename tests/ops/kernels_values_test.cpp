@@ -536,18 +536,18 @@ TEST_P(KernelValues, OfAdamwFollowTheScalarRecursionForTwentySteps) {
   for (int t = 1; t <= 20; ++t) {
     const double correction1 = 1 - std::pow(beta1, t), correction2 = 1 - std::pow(beta2, t);
     const std::vector<double> raw{std::sin(t), 4 + std::cos(3 * t)};
-    run(AdamwUpdate{
-        .main = main,
-        .first = first,
-        .second = second,
-        .copy = copy,
-        .gradient = fp32({2}, raw),
-        .scalars = fp32({kStepScalars}, {rate, correction1, correction2, 0.25, 1, 2 * decay}),
-        .beta1 = beta1,
-        .beta2 = beta2,
-        .eps = eps,
-        .decay_multiplier = 0.5,
-        .lr_multiplier = multiplier});
+    run(AdamwUpdate{.main = main,
+                    .first = first,
+                    .second = second,
+                    .copy = copy,
+                    .gradient = fp32({2}, raw),
+                    .scalars = fp32({kStepScalars},
+                                    {rate, correction1, correction2, 0.25, 1, 2 * decay, 1.0 * t}),
+                    .beta1 = beta1,
+                    .beta2 = beta2,
+                    .eps = eps,
+                    .decay_multiplier = 0.5,
+                    .lr_multiplier = multiplier});
     for (std::size_t i = 0; i < 2; ++i) {
       const double g = 0.25 * raw[i];
       w[i] *= 1 - rate * multiplier * decay;
@@ -565,8 +565,34 @@ TEST_P(KernelValues, OfAdamwFollowTheScalarRecursionForTwentySteps) {
                   .first = first,
                   .second = second,
                   .gradient = fp32({2}, {std::nan(""), HUGE_VAL}),
-                  .scalars = fp32({kStepScalars}, {rate, 1, 1, 1, 0, 0})});
+                  .scalars = fp32({kStepScalars}, {rate, 1, 1, 1, 0, 0, 1})});
   EXPECT_EQ(values(main), before) << "kApply 0 leaves everything as it is";
+}
+
+// 0.999^800 = 0.449, in steps that are a quarter of bf16's last place or less.
+TEST_P(KernelValues, OfSecondMomentsInBf16FallWithoutBias) {
+  constexpr std::int64_t kSize = 4096;
+  std::vector<double> weights(kSize);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 1 + static_cast<double>(i) / 1024;
+  AdamwUpdate call{.main = fp32({kSize}, weights),
+                   .first = host_tensor(DType::kBF16, {kSize}),
+                   .second = tensor_of(DType::kBF16, {kSize}, std::vector<double>(kSize, 1)),
+                   .gradient = host_tensor(DType::kF32, {kSize}),
+                   .beta2 = 0.999};
+  const auto mean = [&] {
+    double sum = 0;
+    for (const double value : values(call.second)) sum += value / static_cast<double>(kSize);
+    return sum;
+  };
+  for (int t = 1; t <= 800; ++t) {
+    call.scalars = fp32({kStepScalars}, {0.01, 1, 1, 1, 1, 0, 1.0 * t});
+    run(call);
+    if (t == 1) EXPECT_NEAR(mean(), 0.999, 2e-4);
+  }
+  // A value has made random steps of half a place, 2^-9 of itself: 5 % after 800, a mean of 4096
+  // 64 times less.
+  EXPECT_NEAR(mean(), std::pow(0.999, 800), 0.002);
+  EXPECT_EQ(values(call.main), weights) << "a moment of 0 moves nothing";
 }
 
 // torch.optim.SGD(lr=0.1, momentum=0.9, weight_decay=0.2), torch 2.15, in float64.
@@ -584,7 +610,7 @@ TEST_P(KernelValues, OfSgdAreThoseOfTorchForThreeSteps) {
                            Step{{-1.5, 0.125}, {0.860992, -0.569916}, {-0.37592, 0.86716}}}) {
     // The gradient scale undoes a factor of 4.
     call.gradient = fp32({2}, {4 * step.gradient[0], 4 * step.gradient[1]});
-    call.scalars = fp32({kStepScalars}, {0.1, 1, 1, 0.25, 1, 0.2});
+    call.scalars = fp32({kStepScalars}, {0.1, 1, 1, 0.25, 1, 0.2, 1});
     run(call);
     expect_values(main, step.weights, 12);
     expect_values(buffer, step.sums, 12);
@@ -614,7 +640,7 @@ TEST_P(KernelValues, OfCadamAreThoseOfPyTorchForThreeSteps) {
     std::vector<double> raw = next(6);
     for (double& g : raw) g *= 4;  // the gradient scale undoes this
     const Tensor gradient = fp32({6}, raw);
-    const Tensor scalars = fp32({kStepScalars}, {0.01, 1, 1, 0.25, 1, 0.2});
+    const Tensor scalars = fp32({kStepScalars}, {0.01, 1, 1, 0.25, 1, 0.2, 1});
     run(CadamMaxima{.maxima = maxima,
                     .momentum = momentum,
                     .scales = scales,
@@ -646,7 +672,7 @@ TEST_P(KernelValues, OfCadamAreThoseOfPyTorchForThreeSteps) {
                   .scales = scales,
                   .maxima = maxima,
                   .gradient = fp32({6}, std::vector<double>(6, std::nan(""))),
-                  .scalars = fp32({kStepScalars}, {0.01, 1, 1, 1, 0, 0}),
+                  .scalars = fp32({kStepScalars}, {0.01, 1, 1, 1, 0, 0, 1}),
                   .columns = 3});
   EXPECT_EQ(values(momentum), before) << "kApply 0 leaves everything as it is";
 }
@@ -662,7 +688,7 @@ TEST_P(KernelValues, OfSquareSumsAreThoseOfEachBlock) {
 }
 
 TEST_P(KernelValues, OfBeginUpdateClipCountAndSkip) {
-  const Tensor scalars = fp32({kStepScalars}, {0.1, 0, 0, 0, 0, 0.01});
+  const Tensor scalars = fp32({kStepScalars}, {0.1, 0, 0, 0, 0, 0.01, 0});
   const Tensor counts =
       tensor_of(DType::kF64, {kUpdateCounts}, std::vector<double>{0, 0, 0, 1, 0, 0});
   BeginUpdate call{.scalars = scalars,
@@ -673,23 +699,23 @@ TEST_P(KernelValues, OfBeginUpdateClipCountAndSkip) {
                    .clip = 2};
   run(call);
   run(call);  // the second update: 1 - 0.5^2, 1 - 0.75^2; norm 4
-  expect_values(scalars, {0.1, 0.75, 0.4375, 2 / 4.000001, 1, 0.01}, 4);
+  expect_values(scalars, {0.1, 0.75, 0.4375, 2 / 4.000001, 1, 0.01, 2}, 4);
   EXPECT_EQ(values(counts), (std::vector<double>{2, 0, 4, 1, 0, 0}));
   call.sums = tensor_of(DType::kF64, {2}, std::vector<double>{1, INFINITY});
   run(call);
-  expect_values(scalars, {0.1, 0.75, 0.4375, 1, 0, 0.01}, 4);
+  expect_values(scalars, {0.1, 0.75, 0.4375, 1, 0, 0.01, 2}, 4);
   EXPECT_EQ(values(counts), (std::vector<double>{2, 1, INFINITY, 1, 0, 0}));
   call.sums = tensor_of(DType::kF64, {1}, std::vector<double>{16});
   call.clip = 0;  // no limit
   run(call);
-  expect_values(scalars, {0.1, 0.875, 0.578125, 1, 1, 0.01}, 4);
+  expect_values(scalars, {0.1, 0.875, 0.578125, 1, 1, 0.01, 3}, 4);
   EXPECT_EQ(values(counts), (std::vector<double>{3, 1, 4, 1, 0, 0}));
 }
 
 // A window of 2, hysteresis of 2 and a least scale of 4, by hand. Longer runs against
 // Megatron-core: tests/unit/optim/optimizer_test.cpp.
 TEST_P(KernelValues, OfBeginUpdateScaleTheLossAsMegatronDoes) {
-  const Tensor scalars = fp32({kStepScalars}, {0.1, 0, 0, 0, 0, 0});
+  const Tensor scalars = fp32({kStepScalars}, {0.1, 0, 0, 0, 0, 0, 0});
   const Tensor counts =
       tensor_of(DType::kF64, {kUpdateCounts}, std::vector<double>{0, 0, 0, 32, 0, 2});
   BeginUpdate call{.scalars = scalars,

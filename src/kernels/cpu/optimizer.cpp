@@ -14,8 +14,10 @@ void execute(CpuContext& context, const AdamwUpdate& call) {
   const double rate = scalars[kLearningRate] * call.lr_multiplier;
   const AdamwArguments arguments{
       .main = call.main.data<float>(),
-      .first = call.first.data<float>(),
-      .second = call.second.data<float>(),
+      .first = call.first.raw(),
+      .first_type = type_of(call.first.dtype()),
+      .second = call.second.raw(),
+      .second_type = type_of(call.second.dtype()),
       .copy = call.copy.defined() ? call.copy.raw() : nullptr,
       .copy_type = call.copy.defined() ? type_of(call.copy.dtype()) : Type::kF32,
       .gradient = call.gradient.data<float>(),
@@ -29,6 +31,7 @@ void execute(CpuContext& context, const AdamwUpdate& call) {
       .correction2 = scalars[kCorrection2],
       .eps = static_cast<float>(call.eps),
       .gradient_scale = scalars[kGradientScale],
+      .update_number = static_cast<std::uint32_t>(scalars[kUpdateNumber]),
   };
   context.ranges(call.main.elements(), 65536, [&](std::int64_t begin, std::int64_t end) {
     context.vector.adamw(arguments, begin, end);
@@ -152,6 +155,7 @@ void execute(CpuContext&, const BeginUpdate& call) {
   const double scale = call.clip > 0 && finite ? std::min(1.0, call.clip / (norm + 1e-6)) : 1.0;
   scalars[kGradientScale] = static_cast<float>(scale / loss_scale);
   scalars[kApply] = made ? 1.0F : 0.0F;
+  scalars[kUpdateNumber] = static_cast<float>(t);
   if (call.scaling.dynamic) follow(call.scaling, finite, counts);
 }
 

@@ -2,12 +2,28 @@
 #include "kernels/optimizer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "kernels/reference/calls.h"
 #include "kernels/reference/values.h"
 
 namespace piton::reference {
+namespace {
+
+// v rounded to bf16 by chance (kernels/optimizer.h), from its fp32 bits.
+double drawn_bf16(double v, double gradient, double main, double update_number) {
+  const auto bits = [](double x) { return std::bit_cast<std::uint32_t>(static_cast<float>(x)); };
+  std::uint32_t x = bits(gradient) * 0x9E3779B1U + bits(main) +
+                    static_cast<std::uint32_t>(update_number) * 0x85EBCA6BU;
+  x = (x ^ (x >> 16)) * 0x7FEB352DU;
+  x = (x ^ (x >> 15)) * 0x846CA68BU;
+  x ^= x >> 16;
+  return std::bit_cast<float>((bits(v) + (x & 0xFFFFU)) & 0xFFFF0000U);
+}
+
+}  // namespace
 
 void execute(const AdamwUpdate& call) {
   const Values scalars = Values::read(call.scalars);
@@ -19,11 +35,15 @@ void execute(const AdamwUpdate& call) {
   const double lr = scalars(kLearningRate) * call.lr_multiplier;
   for (std::int64_t i = 0; i < call.main.dim(0); ++i) {
     const double g = gradient(i) * scalars(kGradientScale);
+    const double before = main(i);
     main(i) *= 1 - lr * scalars(kWeightDecay) * call.decay_multiplier;
     m(i) = call.beta1 * m(i) + (1 - call.beta1) * g;
     v(i) = call.beta2 * v(i) + (1 - call.beta2) * g * g;
     main(i) -=
         lr * (m(i) / scalars(kCorrection1)) / (std::sqrt(v(i) / scalars(kCorrection2)) + call.eps);
+    if (call.second.dtype() == DType::kBF16) {
+      v(i) = drawn_bf16(v(i), gradient(i), before, scalars(kUpdateNumber));
+    }
   }
   main.write(call.main);
   m.write(call.first);
@@ -130,6 +150,7 @@ void execute(const BeginUpdate& call) {
   scalars(kGradientScale) =
       (call.clip > 0 && finite ? std::min(1.0, call.clip / (norm + 1e-6)) : 1.0) / loss_scale;
   scalars(kApply) = made ? 1 : 0;
+  scalars(kUpdateNumber) = t;
   if (call.scaling.dynamic) {
     counts(kGoodUpdates) = finite ? counts(kGoodUpdates) + 1 : 0;
     if (!finite) counts(kHysteresisLeft) -= 1;

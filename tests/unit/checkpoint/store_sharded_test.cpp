@@ -20,9 +20,10 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
   const OptimizerOptions adam;
   const OptimizerOptions sgd{.kind = OptimizerKind::kSgd};
   const OptimizerOptions plain{.kind = OptimizerKind::kSgd, .sgd_momentum = 0};
+  const OptimizerOptions half{.first_moment = DType::kBF16, .second_moment = DType::kBF16};
   const std::vector<std::pair<const OptimizerOptions*, DType>> all = {
-      {&adam, DType::kF32}, {&adam, DType::kBF16},  {&sgd, DType::kF32},
-      {&sgd, DType::kBF16}, {&plain, DType::kBF16}, {&plain, DType::kF32}};
+      {&adam, DType::kF32},   {&adam, DType::kBF16}, {&sgd, DType::kF32},  {&sgd, DType::kBF16},
+      {&plain, DType::kBF16}, {&plain, DType::kF32}, {&half, DType::kF32}, {&half, DType::kBF16}};
   for (const auto& one : test::sampled(all, 3, 1)) {  // bf16 by day
     const OptimizerOptions& options = *one.first;
     const DType dtype = one.second;
@@ -91,6 +92,8 @@ TEST(Resume, NamesAnOptimizerThatIsAnother) {
   EXPECT_THAT(refusal("b", sgd, {}),
               testing::HasSubstr("(momentum_buffer), wanted exp_avg, exp_avg_sq"));
   EXPECT_THAT(refusal("c", sgd, plain), testing::HasSubstr("wanted nothing but weights"));
+  EXPECT_THAT(refusal("d", {}, {.first_moment = DType::kBF16}),
+              testing::HasSubstr("is fp32, this model has bf16; continue a run in the type"));
 }
 
 TEST(Resume, ContinuesOnAnotherNumberOfRanksFromTheSameNumbers) {

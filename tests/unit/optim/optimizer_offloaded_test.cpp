@@ -127,7 +127,8 @@ std::vector<OptimizerOptions> every_rule() {
           {.kind = OptimizerKind::kMuon},
           {.kind = OptimizerKind::kAdam, .average_decay = 0.9},
           {.kind = OptimizerKind::kSgd, .sgd_momentum = 0, .average_decay = 0.9},
-          {.kind = OptimizerKind::kMuon, .average_decay = 0.9}};
+          {.kind = OptimizerKind::kMuon, .average_decay = 0.9},
+          {.first_moment = DType::kBF16, .second_moment = DType::kBF16}};
 }
 
 void expect_same(Updated& offloaded, Updated& resident) {

@@ -190,29 +190,65 @@ void mask(float* x, const MaskRow& row, std::int64_t first, int columns) {
   }
 }
 
-void adamw(const AdamwArguments& a, std::int64_t begin, std::int64_t end) {
+namespace {
+
+// Those of kernels/optimizer.h: numbers below 2^16.
+PITON_INLINE U drawn_bits(F gradient, F main, std::uint32_t update_number) {
+  U x = (U)gradient * 0x9E3779B1U + (U)main + update_number * 0x85EBCA6BU;
+  x ^= x >> 16;
+  x *= 0x7FEB352DU;
+  x ^= x >> 15;
+  x *= 0x846CA68BU;
+  x ^= x >> 16;
+  return x & 0xFFFFU;
+}
+
+template <typename Call>
+PITON_INLINE void with_moment(Type type, Call call) {
+  if (type == Type::kF32) return call(float{});
+  call(Bf16{});
+}
+
+template <typename First, typename Second, typename T>
+PITON_INLINE void adamw_in(const AdamwArguments& a, std::int64_t begin, std::int64_t end) {
   const F scale = splat(a.gradient_scale), keep = splat(a.keep), rate = splat(a.learning_rate);
   const F beta1 = splat(a.beta1), beta2 = splat(a.beta2), eps = splat(a.eps);
   const F rest1 = splat(a.rest1), rest2 = splat(a.rest2);
   const F inverse1 = splat(1.0F / a.correction1), inverse2 = splat(1.0F / a.correction2);
-  with_type(a.copy_type, [&](auto tag) {
-    using T = decltype(tag);
-    T* copy = static_cast<T*>(a.copy);
-    for_vectors(
-        end - begin, [&](std::int64_t offset, auto count) __attribute__((always_inline)) {
-          const std::int64_t i = begin + offset;
-          const F g = load(a.gradient + i, count) * scale;
-          const F m = beta1 * load(a.first + i, count) + rest1 * g;
-          const F v = beta2 * load(a.second + i, count) + rest2 * g * g;
-          F root;
-          const F corrected = v * inverse2;
-          for (int lane = 0; lane < kLanes; ++lane) root[lane] = __builtin_sqrtf(corrected[lane]);
-          const F moved = load(a.main + i, count) * keep - rate * (m * inverse1) / (root + eps);
-          store(a.first + i, m, count);
-          store(a.second + i, v, count);
-          store(a.main + i, moved, count);
-          if (copy != nullptr) store(copy + i, moved, count);
-        });
+  auto* first = static_cast<First*>(a.first);
+  auto* second = static_cast<Second*>(a.second);
+  T* copy = static_cast<T*>(a.copy);
+  for_vectors(
+      end - begin, [&](std::int64_t offset, auto count) __attribute__((always_inline)) {
+        const std::int64_t i = begin + offset;
+        const F gradient = load(a.gradient + i, count);
+        const F main = load(a.main + i, count);
+        const F g = gradient * scale;
+        const F m = beta1 * load(first + i, count) + rest1 * g;
+        F v = beta2 * load(second + i, count) + rest2 * g * g;
+        F root;
+        const F corrected = v * inverse2;
+        for (int lane = 0; lane < kLanes; ++lane) root[lane] = __builtin_sqrtf(corrected[lane]);
+        const F moved = main * keep - rate * (m * inverse1) / (root + eps);
+        if (sizeof(Second) == 2) {
+          v = (F)(((U)v + drawn_bits(gradient, main, a.update_number)) & 0xFFFF0000U);
+        }
+        store(first + i, m, count);
+        store(second + i, v, count);
+        store(a.main + i, moved, count);
+        if (copy != nullptr) store(copy + i, moved, count);
+      });
+}
+
+}  // namespace
+
+void adamw(const AdamwArguments& a, std::int64_t begin, std::int64_t end) {
+  with_moment(a.first_type, [&](auto first) {
+    with_moment(a.second_type, [&](auto second) {
+      with_type(a.copy_type, [&](auto copy) {
+        adamw_in<decltype(first), decltype(second), decltype(copy)>(a, begin, end);
+      });
+    });
   });
 }
 

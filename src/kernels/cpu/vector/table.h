@@ -98,8 +98,10 @@ struct FinishArguments {
 
 struct AdamwArguments {
   float* main = nullptr;
-  float* first = nullptr;
-  float* second = nullptr;
+  void* first = nullptr;
+  Type first_type = Type::kF32;  // or kBF16
+  void* second = nullptr;
+  Type second_type = Type::kF32;  // or kBF16
   void* copy = nullptr;
   Type copy_type = Type::kF32;
   const float* gradient = nullptr;
@@ -113,6 +115,7 @@ struct AdamwArguments {
   float correction2 = 1;
   float eps = 0;
   float gradient_scale = 1;
+  std::uint32_t update_number = 1;
 };
 
 struct SgdArguments {

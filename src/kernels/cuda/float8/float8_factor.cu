@@ -3,6 +3,7 @@
 // of two launches before: the largest size of each stretch of rows, and of all.
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/float8/float8_factor.h"
+#include "kernels/cuda/float_bits.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/scratch.h"
 #include "kernels/linear.h"
@@ -17,16 +18,6 @@ constexpr int kCodesAtOnce = 16;
 constexpr std::int64_t kAlignment = 16;  // of both sizes of a factor
 constexpr unsigned kMostPartials = 1024;
 
-__device__ __forceinline__ unsigned bits_of(float x) {
-  unsigned bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-__device__ __forceinline__ float float_of(unsigned bits) {
-  float x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
-}
 // bf16 is the upper half of an fp32.
 __device__ __forceinline__ float number_of(unsigned short bits) {
   return float_of(static_cast<unsigned>(bits) << 16);

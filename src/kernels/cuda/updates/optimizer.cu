@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/cuda/calls.h"
+#include "kernels/cuda/float_bits.cuh"
 #include "kernels/cuda/held_row.cuh"
 #include "kernels/cuda/span_calls.h"
 #include "kernels/cuda/updates/spans.cuh"
@@ -9,12 +10,21 @@
 namespace piton::cuda {
 namespace {
 
-template <typename T>
+// Numbers below 2^16, by which v is rounded (kernels/optimizer.h).
+__device__ std::uint32_t drawn_bits(float gradient, float main, std::uint32_t update_number) {
+  std::uint32_t x = bits_of(gradient) * 0x9E3779B1U + bits_of(main) + update_number * 0x85EBCA6BU;
+  x = (x ^ (x >> 16)) * 0x7FEB352DU;
+  x = (x ^ (x >> 15)) * 0x846CA68BU;
+  return (x ^ (x >> 16)) & 0xFFFFU;
+}
+
+// First, Second: float or bf16, of the moments.
+template <typename T, typename First, typename Second>
 struct Adamw {
   static constexpr int kVector = kVectorOf<T, float>;
   float* main;
-  float* first;
-  float* second;
+  First* first;
+  Second* second;
   T* copy;  // or nullptr
   const float* gradient;
   const float* scalars;
@@ -30,20 +40,26 @@ struct Adamw {
   __device__ void run(std::int64_t, std::int64_t i) const {
     if (scalars[kApply] == 0) return;
     const auto gradients = load<kCount>(gradient + i);
-    auto m = load<kCount>(first + i);
-    auto v = load<kCount>(second + i);
+    auto m = load_wide<kCount>(first + i);
+    auto v = load_wide<kCount>(second + i);
     auto x = load<kCount>(main + i);
     const float lr = scalars[kLearningRate] * lr_multiplier;
     const float kept = 1.0F - lr * scalars[kWeightDecay] * decay_multiplier;
+    const auto update = static_cast<std::uint32_t>(scalars[kUpdateNumber]);
     for (int j = 0; j < kCount; ++j) {
+      const float before = x.at[j];
       const float g = gradients.at[j] * scalars[kGradientScale];
       m.at[j] = beta1 * m.at[j] + rest1 * g;
       v.at[j] = beta2 * v.at[j] + rest2 * g * g;
       x.at[j] = x.at[j] * kept - lr * (m.at[j] / scalars[kCorrection1]) /
                                      (sqrtf(v.at[j] / scalars[kCorrection2]) + eps);
+      if constexpr (sizeof(Second) == 2) {
+        const std::uint32_t drawn = drawn_bits(gradients.at[j], before, update);
+        v.at[j] = float_of((bits_of(v.at[j]) + drawn) & 0xFFFF0000U);
+      }
     }
-    store(first + i, m);
-    store(second + i, v);
+    store_rounded(first + i, m);
+    store_rounded(second + i, v);
     store(main + i, x);
     if (copy != nullptr) store_rounded(copy + i, x);
   }
@@ -217,6 +233,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) begin_update(Begin all) {
   const double factor = all.clip > 0 && finite && clipped < 1 ? clipped : 1.0;
   all.scalars[kGradientScale] = static_cast<float>(factor / loss_scale);
   all.scalars[kApply] = made ? 1.0F : 0.0F;
+  all.scalars[kUpdateNumber] = static_cast<float>(t);
   if (!all.dynamic) return;
   counts[kGoodUpdates] = finite ? counts[kGoodUpdates] + 1 : 0;
   if (!finite) counts[kHysteresisLeft] -= 1;
@@ -230,27 +247,28 @@ __global__ void __launch_bounds__(kThreads, kBlocks) begin_update(Begin all) {
   }
 }
 
-template <typename T>
-Span<ElementSpan<Adamw<T>>> span_of(const AdamwUpdate& call) {
+template <typename T, typename First, typename Second>
+Span<ElementSpan<Adamw<T, First, Second>>> adamw_span(const AdamwUpdate& call) {
+  using Body = Adamw<T, First, Second>;
   return element_span(
-      flat(Adamw<T>::kVector, {call.main, call.first, call.second, call.copy, call.gradient}),
-      Adamw<T>{.main = pointer<float>(call.main),
-               .first = pointer<float>(call.first),
-               .second = pointer<float>(call.second),
-               .copy = pointer<T>(call.copy),
-               .gradient = pointer<const float>(call.gradient),
-               .scalars = pointer<const float>(call.scalars),
-               .beta1 = static_cast<float>(call.beta1),
-               .rest1 = static_cast<float>(1 - call.beta1),
-               .beta2 = static_cast<float>(call.beta2),
-               .rest2 = static_cast<float>(1 - call.beta2),
-               .eps = static_cast<float>(call.eps),
-               .decay_multiplier = static_cast<float>(call.decay_multiplier),
-               .lr_multiplier = static_cast<float>(call.lr_multiplier)});
+      flat(Body::kVector, {call.main, call.first, call.second, call.copy, call.gradient}),
+      Body{.main = pointer<float>(call.main),
+           .first = pointer<First>(call.first),
+           .second = pointer<Second>(call.second),
+           .copy = pointer<T>(call.copy),
+           .gradient = pointer<const float>(call.gradient),
+           .scalars = pointer<const float>(call.scalars),
+           .beta1 = static_cast<float>(call.beta1),
+           .rest1 = static_cast<float>(1 - call.beta1),
+           .beta2 = static_cast<float>(call.beta2),
+           .rest2 = static_cast<float>(1 - call.beta2),
+           .eps = static_cast<float>(call.eps),
+           .decay_multiplier = static_cast<float>(call.decay_multiplier),
+           .lr_multiplier = static_cast<float>(call.lr_multiplier)});
 }
 
 template <typename T>
-Span<ElementSpan<Sgd<T>>> span_of(const SgdUpdate& call) {
+Span<ElementSpan<Sgd<T>>> sgd_span(const SgdUpdate& call) {
   return element_span(flat(Sgd<T>::kVector, {call.main, call.buffer, call.copy, call.gradient}),
                       Sgd<T>{.main = pointer<float>(call.main),
                              .buffer = pointer<float>(call.buffer),
@@ -262,24 +280,42 @@ Span<ElementSpan<Sgd<T>>> span_of(const SgdUpdate& call) {
                              .lr_multiplier = static_cast<float>(call.lr_multiplier)});
 }
 
-// Calls whose type is that of the copies of weights.
-template <typename Call>
-void launch_by_copy(std::string_view name, const Calls<Call>& all, const CallContext& context) {
-  by_copy_dtype(all, [&]<typename T>(std::type_identity<T>, const Calls<Call>& calls) {
-    std::vector<decltype(span_of<T>(*calls.front()))> spans;
-    spans.reserve(calls.size());
-    for (const Call* call : calls) spans.push_back(span_of<T>(*call));
-    launch_spans(name, spans, 0, context.stream);
-  });
+// use(T, calls) for the calls whose moment has the dtype T: fp32, then bf16.
+template <typename Use>
+void by_moment(const Calls<AdamwUpdate>& all, DType (*dtype_of)(const AdamwUpdate&), Use use) {
+  Calls<AdamwUpdate> whole, half;
+  for (const AdamwUpdate* call : all) {
+    (dtype_of(*call) == DType::kF32 ? whole : half).push_back(call);
+  }
+  if (!whole.empty()) use(std::type_identity<float>{}, whole);
+  if (!half.empty()) use(std::type_identity<__nv_bfloat16>{}, half);
+}
+
+template <typename Call, typename Of>
+auto spans_of(const Calls<Call>& calls, Of span_of) {
+  std::vector<decltype(span_of(*calls.front()))> spans;
+  spans.reserve(calls.size());
+  for (const Call* call : calls) spans.push_back(span_of(*call));
+  return spans;
 }
 
 }  // namespace
 
-void execute(const Calls<AdamwUpdate>& calls, const CallContext& context) {
-  launch_by_copy("launch of adamw", calls, context);
+void execute(const Calls<AdamwUpdate>& all, const CallContext& context) {
+  by_copy_dtype(all, [&]<typename T>(std::type_identity<T>, const Calls<AdamwUpdate>& copies) {
+    const auto first_of = [](const AdamwUpdate& call) { return call.first.dtype(); };
+    const auto second_of = [](const AdamwUpdate& call) { return call.second.dtype(); };
+    by_moment(copies, first_of, [&]<typename M>(std::type_identity<M>, const auto& firsts) {
+      by_moment(firsts, second_of, [&]<typename V>(std::type_identity<V>, const auto& calls) {
+        launch_spans("launch of adamw", spans_of(calls, adamw_span<T, M, V>), 0, context.stream);
+      });
+    });
+  });
 }
-void execute(const Calls<SgdUpdate>& calls, const CallContext& context) {
-  launch_by_copy("launch of sgd", calls, context);
+void execute(const Calls<SgdUpdate>& all, const CallContext& context) {
+  by_copy_dtype(all, [&]<typename T>(std::type_identity<T>, const Calls<SgdUpdate>& calls) {
+    launch_spans("launch of sgd", spans_of(calls, sgd_span<T>), 0, context.stream);
+  });
 }
 
 void execute(const Calls<SignUpdate>& calls, const CallContext& context) {
