@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "base/amounts.h"
 #include "base/html.h"
@@ -146,31 +148,48 @@ std::string loss_plot(const std::vector<RunRecord>& runs) {
   return picture.empty() ? "" : "<div class=\"card\">" + picture + "</div>";
 }
 
-// A picture of each score of --eval-tasks.
-std::string task_plots(const std::vector<RunRecord>& runs) {
-  std::set<std::string> names;
-  for (const RunRecord& run : runs) {
-    for (const StepMetrics& step : run.steps) {
-      for (const TaskFigure& one : step.tasks) names.insert(one.name);
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
+
+// A picture of dots for each name that steps have numbers for.
+std::string plots_by_name(const std::vector<RunRecord>& runs, std::string_view title,
+                          const std::function<NamedNumbers(const StepMetrics&)>& numbers_of) {
+  std::map<std::string, std::vector<Curve>> curves;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (const StepMetrics& step : runs[i].steps) {
+      for (const auto& [name, value] : numbers_of(step)) {
+        std::vector<Curve>& of_name = curves[name];
+        if (of_name.empty() || of_name.back().color != static_cast<int>(i % kPageColors)) {
+          of_name.push_back(
+              {.label = runs[i].name, .color = static_cast<int>(i % kPageColors), .dots = true});
+        }
+        of_name.back().points.push_back({static_cast<double>(step.iteration), value});
+      }
     }
   }
   std::string out;
-  for (const std::string& name : names) {
-    std::vector<Curve> curves;
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      Curve curve{.label = runs[i].name, .color = static_cast<int>(i % kPageColors), .dots = true};
-      for (const StepMetrics& step : runs[i].steps) {
-        for (const TaskFigure& one : step.tasks) {
-          if (one.name == name)
-            curve.points.push_back({static_cast<double>(step.iteration), one.value});
-        }
-      }
-      curves.push_back(std::move(curve));
-    }
-    const std::string picture = svg_plot(name, curves);
+  for (const auto& [name, of_name] : curves) {
+    const std::string picture = svg_plot(std::string(title) + name, of_name);
     if (!picture.empty()) out += "<div class=\"card\">" + picture + "</div>";
   }
   return out;
+}
+
+// The scores of --eval-tasks.
+std::string task_plots(const std::vector<RunRecord>& runs) {
+  return plots_by_name(runs, "", [](const StepMetrics& step) {
+    NamedNumbers numbers;
+    for (const TaskFigure& one : step.tasks) numbers.emplace_back(one.name, one.value);
+    return numbers;
+  });
+}
+
+// The losses of several validation sets.
+std::string set_plots(const std::vector<RunRecord>& runs) {
+  return plots_by_name(runs, "validation loss, ", [](const StepMetrics& step) {
+    NamedNumbers numbers;
+    for (const SetLoss& one : step.validation_losses) numbers.emplace_back(one.name, one.loss);
+    return numbers;
+  });
 }
 
 Curve curve_of_figure(const RunRecord& run, const std::string& name, bool validation) {
@@ -210,7 +229,7 @@ std::string figure_plots(const std::vector<RunRecord>& runs) {
 }
 
 std::string plots(const std::vector<RunRecord>& runs) {
-  return loss_plot(runs) + figure_plots(runs) + task_plots(runs) +
+  return loss_plot(runs) + set_plots(runs) + figure_plots(runs) + task_plots(runs) +
          plot("learning rate", runs, [](const StepMetrics& step) { return step.learning_rate; }) +
          plot("norm of the gradient", runs,
               [](const StepMetrics& step) { return step.grad_norm; }) +

@@ -53,6 +53,7 @@ void refuse_other_data(const PretrainOptions& options) {
   refuse(!data.train_weighted_split_paths.empty(), "train-weighted-split-paths");
   refuse(!data.valid_weighted_split_paths.empty(), "valid-weighted-split-paths");
   refuse(!data.test_weighted_split_paths.empty(), "test-weighted-split-paths");
+  refuse(data.multiple_validation_sets, "multiple-validation-sets");
   refuse(data.split != usual.split, "split");
   refuse(data.train_data_exact_num_epochs.has_value(), "train-data-exact-num-epochs");
   refuse(data.data_cache_path.has_value(), "data-cache-path");

@@ -8,6 +8,7 @@
 #include "base/seconds.h"
 #include "comm/gathered_values.h"
 #include "parallel/without_observer.h"
+#include "train/held_out.h"
 #include "train/loss_watchdog.h"
 #include "train/replica_hashes.h"
 #include "train/rollback.h"
@@ -181,9 +182,13 @@ StepMetrics Trainer::one_step() {
   StepMetrics metrics = measured(report, batch, seconds);
   undo_if_diverged(report);
   const bool evaluates = state.iteration % loop.eval_interval == 0 || done();
+  std::vector<RunValidation> validations;
   if (run_.data->has(HeldOutSet::kValidation) && evaluates) {
-    metrics.validation_loss = validation_loss_ =
-        run_evaluation(HeldOutSet::kValidation, metrics.validation_figures);
+    validations = run_evaluation(HeldOutSet::kValidation);
+    for (const RunValidation& one : validations)
+      if (!one.name.empty() && one.loss) metrics.validation_losses.push_back({one.name, *one.loss});
+    metrics.validation_loss = validation_loss_ = validations.back().loss;
+    metrics.validation_figures = validations.back().figures;
     if (!validation_loss_) {
       sinks_.warning(fmt::format("iteration {}: {}", state.iteration, no_validation_loss()));
     } else if (loop.keep_best || loop.early_stopping_patience) {
@@ -195,6 +200,7 @@ StepMetrics Trainer::one_step() {
   if (run_.rollouts != nullptr && run_.rollouts->evaluates() && evaluates) {
     const Section asking(machine_.sections, kEvaluateSection);
     metrics.validation_figures = run_.rollouts->evaluate(rollout_models(), *everyone_);
+    validations = {{.iteration = state.iteration, .figures = metrics.validation_figures}};
   }
   if (run_.prompts != nullptr && evaluates) metrics.answers = answer_prompts();
   if (inputs_.tasks != nullptr && (state.iteration % run_.settled.tasks.interval == 0 || done())) {
@@ -209,11 +215,8 @@ StepMetrics Trainer::one_step() {
     const Section logging(machine_.sections, kLoggingSection);
     sinks_.on_step(metrics);
     log_completions();
-    if (metrics.validation_loss || !metrics.validation_figures.empty()) {
-      sinks_.on_validation({.iteration = state.iteration,
-                            .loss = metrics.validation_loss,
-                            .figures = metrics.validation_figures});
-    }
+    for (const RunValidation& one : validations)
+      if (one.loss || !one.figures.empty()) sinks_.on_validation(one);
   }
   // The first step warms up; the second one shows how long the run will take.
   if (state.iteration - started_at_ == 2) {
@@ -342,38 +345,18 @@ std::optional<double> Trainer::test() {
 }
 
 std::optional<double> Trainer::report_evaluation(HeldOutSet set) {
-  RunValidation result{.set = set, .iteration = run_.state.iteration};
-  result.loss = run_evaluation(set, result.figures);
-  if (result.loss) sinks_.on_validation(result);
-  return result.loss;
+  const std::vector<RunValidation> results = run_evaluation(set);
+  for (const RunValidation& one : results)
+    if (one.loss) sinks_.on_validation(one);
+  return results.back().loss;
 }
 
-// Nullopt if no token of the batches has a loss. `figures`: of an objective, over all batches.
-std::optional<double> Trainer::run_evaluation(HeldOutSet set,
-                                              std::vector<ObjectiveFigure>& figures) {
-  const LoopOptions& loop = run_.settled.loop;
-  Session::Evaluation sum;
-  LabelCounts labels;
+std::vector<RunValidation> Trainer::run_evaluation(HeldOutSet set) {
   const Section whole(machine_.sections, kEvaluateSection);
-  const std::int64_t round =
-      std::max<std::int64_t>(run_.state.iteration - 1, 0) / loop.eval_interval;
-  const std::int64_t batches = run_.data->batches(set);
-  const bool anew = loop.full_validation || set == HeldOutSet::kTest;
-  const std::int64_t first = anew ? 0 : round * batches;
-  for (std::int64_t i = 0; i < batches; ++i) {
-    const std::int64_t consumed = (first + i) * run_.plan.global_batch;
-    evaluation_ = i + 1;
-    const Session::Evaluation one =
-        run_.session->evaluate(run_.data->held_out_batch(set, *run_.mesh, consumed));
-    sum.loss_sum += one.loss_sum;
-    sum.loss_tokens += one.loss_tokens;
-    add_figures(one.figures, figures);
-    labels.add(one.labels);
-  }
+  std::vector<RunValidation> results =
+      evaluate_held_out(run_, set, [this](std::int64_t batch) { evaluation_ = batch; });
   evaluation_ = 0;
-  if (!labels.empty()) add_figures(labels.figures(), figures);
-  if (sum.loss_tokens == 0) return std::nullopt;
-  return sum.loss_sum / sum.loss_tokens;
+  return results;
 }
 
 void Trainer::check_tasks() const {

@@ -64,8 +64,8 @@ class Trainer {
   // --loss-watchdog-threshold; with --rollback-on-divergence the run goes back in their place.
   StepMetrics step();
 
-  // Mean loss over --eval-iters batches of the validation split. Throws Error(kUsage) if the run
-  // has none, and Error(kData) if no token of them has a loss.
+  // Mean loss over --eval-iters batches of the validation split, of all its sets. Throws
+  // Error(kUsage) if the run has none, and Error(kData) if no token of them has a loss.
   double evaluate();
 
   // The same of the test split, from its first batch: what a run says when it is over. Nullopt if
@@ -134,7 +134,7 @@ class Trainer {
   TaskTexts task_texts() const;
   std::vector<PromptAnswer> answer_prompts();
   std::vector<TaskFigure> evaluate_tasks();
-  std::optional<double> run_evaluation(HeldOutSet set, std::vector<ObjectiveFigure>& figures);
+  std::vector<RunValidation> run_evaluation(HeldOutSet set);
   std::optional<double> report_evaluation(HeldOutSet set);
   std::string no_validation_loss() const;
   void check_that_it_ends_well() const;

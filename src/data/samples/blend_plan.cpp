@@ -7,10 +7,12 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "base/trimmed.h"
 #include "data/samples/blended_dataset.h"
+#include "data/samples/data_paths.h"
 
 namespace piton {
 namespace {
@@ -166,6 +168,65 @@ BlendPlan divided_plan(const DataOptions& options, std::size_t set) {
     part.may_cut = true;
   }
   return plan;
+}
+
+namespace {
+
+using NamedPlans = std::vector<std::pair<std::string, BlendPlan>>;
+
+// A set for each corpus.
+NamedPlans separate_plans(const std::vector<std::string>& words, const std::string& flag) {
+  const BlendPlan plan = whole_plan(words, flag);
+  if (plan.weighted) {
+    throw Error(Fault::kUsage,
+                "--{}: got weights with --multiple-validation-sets, which mixes no corpora; leave "
+                "one of them out",
+                flag);
+  }
+  std::vector<std::string> prefixes;
+  for (const BlendPart& part : plan.parts) {
+    if (std::ranges::find(prefixes, part.prefix) != prefixes.end()) {
+      throw Error(
+          Fault::kUsage,
+          "--{}: {} is named twice, wanted each corpus once with --multiple-validation-sets", flag,
+          part.prefix);
+    }
+    prefixes.push_back(part.prefix);
+  }
+  const std::vector<std::string> names = distinct_ends(prefixes);
+  NamedPlans plans;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    plans.push_back({names[i], {.parts = {plan.parts[i]}}});
+  return plans;
+}
+
+}  // namespace
+
+NamedPlans plans_of_sets(const DataOptions& options, std::size_t set, const std::string& name) {
+  const std::vector<std::string>& apart = set == 0   ? options.train_data_path
+                                          : set == 1 ? options.valid_data_path
+                                                     : options.test_data_path;
+  const std::vector<std::string>& texts = set == 0   ? options.train_weighted_split_paths
+                                          : set == 1 ? options.valid_weighted_split_paths
+                                                     : options.test_weighted_split_paths;
+  NamedPlans plans;
+  if (!options.data_path.empty()) plans.emplace_back(name, divided_plan(options, set));
+  const std::string flag = name + "-data-path";
+  if (set == 1 && options.multiple_validation_sets) {
+    plans = separate_plans(apart, flag);
+  } else if (!apart.empty()) {
+    plans.emplace_back(name, whole_plan(apart, flag));
+  }
+  const std::string of_texts = name + "-weighted-split-paths";
+  std::set<std::string> names;
+  for (const std::string& text : texts) {
+    plans.push_back(weighted_plan(text, of_texts));
+    if (names.insert(plans.back().first).second) continue;
+    throw Error(Fault::kUsage, "--{}: two sets have the name {}; rename one of them", of_texts,
+                plans.back().first);
+  }
+  std::erase_if(plans, [](const auto& one) { return one.second.parts.empty(); });
+  return plans;
 }
 
 std::string training_blend(const DataOptions& options) {

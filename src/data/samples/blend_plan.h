@@ -47,6 +47,14 @@ BlendPlan whole_plan(const std::vector<std::string>& words, std::string_view fla
 // "NAME: W START:END PREFIX, W START:END PREFIX": the name, and what the set reads.
 std::pair<std::string, BlendPlan> weighted_plan(const std::string& text, std::string_view flag);
 
+// The sets of training (0, which has at most one), validation (1) or test (2), which is `name`, and
+// what each of them reads. Sets are named `name` if there is one, by their texts
+// (--valid-weighted-split-paths), or by the ends of their prefixes (--multiple-validation-sets;
+// distinct_ends()). Throws Error(kUsage) also for two sets of one name.
+std::vector<std::pair<std::string, BlendPlan>> plans_of_sets(const DataOptions& options,
+                                                             std::size_t set,
+                                                             const std::string& name);
+
 // What the options say of the corpora to train on but for their names, for people and to compare:
 // "2 corpora, weights 0.9, 0.1", with the share of each corpus that is read where that is not all
 // of it. "": none are named. Opens nothing. Throws Error(kUsage) as open_data_sets().

@@ -80,6 +80,13 @@ void check_data_options(const DataOptions& options) {
                 "into one text, divided by commas",
                 options.train_weighted_split_paths.size());
   }
+  if (options.multiple_validation_sets && options.valid_data_path.empty()) {
+    throw Error(Fault::kUsage,
+                "--multiple-validation-sets: the sets are the corpora of --valid-data-path, which "
+                "is not given{}",
+                weighted ? "; each text of --valid-weighted-split-paths is a set without this flag"
+                         : "; give it, or leave this out");
+  }
   if (options.train_data_exact_num_epochs && *options.train_data_exact_num_epochs < 1) {
     throw Error(Fault::kUsage, "--train-data-exact-num-epochs: got {}, wanted 1 or more",
                 *options.train_data_exact_num_epochs);

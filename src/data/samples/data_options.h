@@ -21,6 +21,7 @@ struct DataOptions {
   std::vector<std::string> train_data_path;
   std::vector<std::string> valid_data_path;
   std::vector<std::string> test_data_path;
+  bool multiple_validation_sets = false;
   // Each "NAME: WEIGHT START:END PREFIX, WEIGHT START:END PREFIX, ..."
   std::vector<std::string> train_weighted_split_paths;
   std::vector<std::string> valid_weighted_split_paths;
@@ -61,6 +62,9 @@ struct DataOptions {
       train_data_path);
     v(Option{"valid-data-path", "corpora for validation only", {.placeholder = "[WEIGHT] PREFIX"}},
       valid_data_path);
+    v(Option{"multiple-validation-sets",
+             "each corpus of --valid-data-path is a separate set, evaluated by itself"},
+      multiple_validation_sets);
     v(Option{"test-data-path", "corpora for the test only", {.placeholder = "[WEIGHT] PREFIX"}},
       test_data_path);
     v(Option{"train-weighted-split-paths",
@@ -68,11 +72,11 @@ struct DataOptions {
              {.placeholder = "TEXT"}},
       train_weighted_split_paths);
     v(Option{"valid-weighted-split-paths",
-             "same for validation; each text is a separate set",
+             "same for validation; each text is a separate set, evaluated by itself",
              {.placeholder = "TEXT"}},
       valid_weighted_split_paths);
     v(Option{"test-weighted-split-paths",
-             "same for the test; each text is a separate set",
+             "same for the test; each text is a separate set, evaluated by itself",
              {.placeholder = "TEXT"}},
       test_weighted_split_paths);
     v(Option{"split",

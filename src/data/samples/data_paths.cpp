@@ -2,8 +2,10 @@
 
 #include <charconv>
 #include <filesystem>
+#include <set>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/trimmed.h"
 
 namespace piton {
@@ -53,7 +55,26 @@ std::string with_absolute_prefixes(const std::string& text) {
   }
 }
 
+// The last part of a path and `folders` before it; no more than the path.
+std::string end_of_path(const std::string& path, int folders) {
+  std::size_t at = path.rfind('/');
+  for (int i = 0; i < folders; ++i) {
+    if (at == path.npos || at == 0) return path;
+    at = path.rfind('/', at - 1);
+  }
+  return at == path.npos ? path : path.substr(at + 1);
+}
+
 }  // namespace
+
+std::vector<std::string> distinct_ends(const std::vector<std::string>& paths) {
+  PITON_ASSERT(std::set<std::string>(paths.begin(), paths.end()).size() == paths.size());
+  std::vector<std::string> ends(paths.size());
+  for (int folders = 0;; ++folders) {
+    for (std::size_t i = 0; i < paths.size(); ++i) ends[i] = end_of_path(paths[i], folders);
+    if (std::set<std::string>(ends.begin(), ends.end()).size() == ends.size()) return ends;
+  }
+}
 
 DataOptions with_absolute_paths(DataOptions options) {
   for (std::vector<std::string>* words : {&options.data_path, &options.train_data_path,

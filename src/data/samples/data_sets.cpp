@@ -437,27 +437,9 @@ DataSets open_data_sets(const DataOptions& options, const SampleSettings& settin
     wanted[2].reset();
   }
   if (options.mock_data) return opener.mock_sets(settings.mock, wanted);
-  if (!options.data_path.empty()) {
-    for (std::size_t set = 0; set < 3; ++set) {
-      const BlendPlan plan = read_of(divided_plan(options, set), wanted[set]);
-      if (plan.parts.empty()) continue;
-      const std::string name(kSetNames[set]);
-      Opener::keep(sets, set, name, opener.open(plan, set, name, wanted[set]));
-    }
-  }
-  const std::array<const std::vector<std::string>*, 3> apart = {
-      &options.train_data_path, &options.valid_data_path, &options.test_data_path};
-  const std::array<const std::vector<std::string>*, 3> weighted = {
-      &options.train_weighted_split_paths, &options.valid_weighted_split_paths,
-      &options.test_weighted_split_paths};
   for (std::size_t set = 0; set < 3; ++set) {
     const std::string name(kSetNames[set]);
-    if (!apart[set]->empty()) {
-      const BlendPlan plan = read_of(whole_plan(*apart[set], name + "-data-path"), wanted[set]);
-      Opener::keep(sets, set, name, opener.open(plan, set, name, wanted[set]));
-    }
-    for (const std::string& text : *weighted[set]) {
-      auto [title, plan] = weighted_plan(text, name + "-weighted-split-paths");
+    for (auto& [title, plan] : plans_of_sets(options, set, name)) {
       auto source = opener.open(read_of(std::move(plan), wanted[set]), set, name, wanted[set]);
       Opener::keep(sets, set, std::move(title), std::move(source));
     }

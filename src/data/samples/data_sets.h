@@ -46,7 +46,8 @@ struct NamedSource {
 
 struct DataSets {
   std::shared_ptr<const SampleSource> train;  // null without training data
-  std::vector<NamedSource> valid;             // one, or one for each --valid-weighted-split-paths
+  std::vector<NamedSource> valid;  // one, or one for each --valid-weighted-split-paths, or for each
+                                   // corpus with --multiple-validation-sets
   std::vector<NamedSource> test;
   std::vector<std::string> prefixes;  // of every corpus, in the order named; of instruction data
                                       // only those of ids

@@ -11,6 +11,7 @@
 #include "data/masked/describe_masked.h"
 #include "data/masked/masked_sets.h"
 #include "data/samples/completed_samples.h"
+#include "data/samples/data_paths.h"
 #include "data/samples/describe.h"
 #include "text/files/tokenizer_options.h"
 #include "train/run/corpus_rule.h"
@@ -121,6 +122,21 @@ void check_length_of_validation(const SampleSource& valid, std::int64_t samples)
               valid.size(), samples);
 }
 
+// Sets of corpora that were made of files have the names of these.
+std::vector<NamedSource> with_names_of_files(std::vector<NamedSource> sets, const DataOptions& data,
+                                             const CorpusFiles& files) {
+  if (!data.multiple_validation_sets) return sets;
+  std::vector<std::string> paths;
+  for (const std::string& prefix : data.valid_data_path) {
+    const std::string file = files.file_of(prefix);
+    paths.push_back(file.empty() ? prefix : file);
+  }
+  PITON_ASSERT(paths.size() == sets.size());
+  const std::vector<std::string> names = distinct_ends(paths);
+  for (std::size_t i = 0; i < sets.size(); ++i) sets[i].name = names[i];
+  return sets;
+}
+
 // Rows of this length can be divided over tensor and context ranks, as those of --seq-length can.
 std::int64_t length_multiple(const PretrainOptions& options, const ModelConfig& model) {
   const std::int64_t multiple = options.data.pad_to_multiple_of;
@@ -196,7 +212,7 @@ void RunData::open(const PretrainOptions& options, const RunPlan& plan, const To
                                : fmt::format("{} samples of {} tokens, {}", samples->size(),
                                              plan.sequence, own.name);
     train_ = std::make_unique<BatchSource>(samples, rules);
-    if (options.loop.evaluates()) open_validation(own.make_validation(settings), rules);
+    if (options.loop.evaluates()) open_validation({{"", own.make_validation(settings)}}, rules);
     return;
   }
   const DataSets sets = open_sets(options, settings, notes_);
@@ -218,48 +234,62 @@ void RunData::open(const PretrainOptions& options, const RunPlan& plan, const To
   if (!loop.skip_train) check_length_of_training(sets, options.data, plan.train_samples);
   train_ = std::make_unique<BatchSource>(sets.train, rules);
   if (!loop.evaluates()) return;
-  open_validation(sets.valid.empty() ? nullptr : sets.valid[0].source, rules);
-  open_test(sets.test.empty() ? nullptr : sets.test[0].source, rules);
-  if (whole_validation_ || loop.skip_train || valid_.source == nullptr) return;
+  open_validation(with_names_of_files(sets.valid, options.data, files_), rules);
+  open_test(sets.test, rules);
+  if (whole_validation_ || loop.skip_train) return;
   const std::int64_t evaluations =
       std::max<std::int64_t>(plan.train_iters - 1, 0) / loop.eval_interval + 1;
-  check_length_of_validation(valid_.source->samples(),
-                             evaluations * loop.eval_iters * global_batch_);
-}
-
-void RunData::open_validation(std::shared_ptr<const SampleSource> samples, BatchRules rules) {
-  if (samples == nullptr || samples->size() == 0) {
-    if (!needs_validation_) {  // as Megatron-LM, whose scripts give both
-      notes_.warning(
-          "--eval-iters: the validation split has no samples: nothing is evaluated; change --split "
-          "to evaluate");
-      return;
-    }
-    throw Error(Fault::kData, "--{}: the validation split has no samples; change --split, or {}",
-                whole_validation_ ? "full-validation" : "eval-iters",
-                whole_validation_ ? "leave this out" : "leave out what reads validation losses");
+  for (const HeldOut& set : valid_) {
+    check_length_of_validation(set.source->samples(),
+                               evaluations * loop.eval_iters * global_batch_);
   }
-  valid_ = opened(std::move(samples), rules, whole_validation_);
 }
 
-void RunData::open_test(std::shared_ptr<const SampleSource> samples, BatchRules rules) {
-  if (samples == nullptr || samples->size() == 0) return;
-  // Corpora without weights are read once.
-  const bool few = samples->size() < eval_iters_ * global_batch_;
-  test_ = opened(std::move(samples), rules, whole_validation_ || few);
+void RunData::open_validation(const std::vector<NamedSource>& sets, const BatchRules& rules) {
+  for (const NamedSource& set : sets) {
+    if (set.source == nullptr || set.source->size() == 0) continue;
+    valid_.push_back(opened(set, rules, whole_validation_));
+    if (sets.size() == 1) valid_.back().name = "";
+  }
+  if (!valid_.empty()) return;
+  if (!needs_validation_) {  // as Megatron-LM, whose scripts give both
+    notes_.warning(
+        "--eval-iters: the validation split has no samples: nothing is evaluated; change --split "
+        "to evaluate");
+    return;
+  }
+  throw Error(Fault::kData, "--{}: the validation split has no samples; change --split, or {}",
+              whole_validation_ ? "full-validation" : "eval-iters",
+              whole_validation_ ? "leave this out" : "leave out what reads validation losses");
 }
 
-RunData::HeldOut RunData::opened(std::shared_ptr<const SampleSource> samples, BatchRules rules,
-                                 bool whole) const {
-  HeldOut set{.batches = eval_iters_};
+void RunData::open_test(const std::vector<NamedSource>& sets, const BatchRules& rules) {
+  for (const NamedSource& set : sets) {
+    if (set.source == nullptr || set.source->size() == 0) continue;
+    // Corpora without weights are read once.
+    const bool few = set.source->size() < eval_iters_ * global_batch_;
+    test_.push_back(opened(set, rules, whole_validation_ || few));
+    if (sets.size() == 1) test_.back().name = "";
+  }
+}
+
+RunData::HeldOut RunData::opened(const NamedSource& samples, BatchRules rules, bool whole) const {
+  HeldOut set{.name = samples.name, .source = nullptr, .batches = eval_iters_};
+  std::shared_ptr<const SampleSource> source = samples.source;
   if (whole) {
-    auto completed = std::make_shared<CompletedSamples>(std::move(samples), global_batch_);
+    auto completed = std::make_shared<CompletedSamples>(std::move(source), global_batch_);
     set.batches = completed->size() / global_batch_;
-    samples = std::move(completed);
+    source = std::move(completed);
   }
   rules.order = DataloaderType::kSingle;
-  set.source = std::make_unique<BatchSource>(std::move(samples), rules);
+  set.source = std::make_unique<BatchSource>(std::move(source), rules);
   return set;
+}
+
+std::int64_t RunData::batches(HeldOutSet set) const {
+  std::int64_t batches = 0;
+  for (const HeldOut& one : held_out(set)) batches += one.batches;
+  return batches;
 }
 
 std::map<std::string, std::string> RunData::facts() const {
@@ -331,10 +361,9 @@ void RunData::announce_training_batch(const Mesh& mesh, std::int64_t consumed) {
   }
 }
 
-std::vector<MicroBatch> RunData::held_out_batch(HeldOutSet set, const Mesh& mesh,
+std::vector<MicroBatch> RunData::held_out_batch(const HeldOut& set, const Mesh& mesh,
                                                 std::int64_t consumed) {
-  PITON_ASSERT(has(set));
-  return batch(*held_out(set).source, place_of(mesh, consumed, global_batch_));
+  return batch(*set.source, place_of(mesh, consumed, global_batch_));
 }
 
 void RunData::check_unchanged() {

@@ -56,13 +56,22 @@ class RunData {
   // This rank's micro-batches of the global batch after `consumed` samples. Throws Error(kData); if
   // a corpus was written to, the error of check_unchanged().
   std::vector<MicroBatch> training_batch(const Mesh& mesh, std::int64_t consumed);
-  std::vector<MicroBatch> held_out_batch(HeldOutSet set, const Mesh& mesh, std::int64_t consumed);
+  // The same of a validation or test set.
+  struct HeldOut {
+    std::string name;  // of one of several; ""
+    std::unique_ptr<BatchSource> source;
+    std::int64_t batches = 0;  // of one evaluation: --eval-iters, or those that have all samples
+  };
+  std::vector<MicroBatch> held_out_batch(const HeldOut& set, const Mesh& mesh,
+                                         std::int64_t consumed);
+  const std::vector<HeldOut>& held_out(HeldOutSet set) const {
+    return set == HeldOutSet::kTest ? test_ : valid_;
+  }
   // Those of training_batch() will be asked for in the next step: tells the system what will be
   // read, so that it comes from the disk meanwhile. Never throws an Error.
   void announce_training_batch(const Mesh& mesh, std::int64_t consumed);
-  bool has(HeldOutSet set) const { return held_out(set).source != nullptr; }
-  // Of one evaluation: --eval-iters, or those that have all samples of the set.
-  std::int64_t batches(HeldOutSet set) const { return held_out(set).batches; }
+  bool has(HeldOutSet set) const { return !held_out(set).empty(); }
+  std::int64_t batches(HeldOutSet set) const;  // of one evaluation of all sets
   // Tokens of each row of the last training batch: fewer than --seq-length under
   // --variable-seq-lengths.
   std::int64_t row_length() const { return row_length_; }
@@ -89,19 +98,13 @@ class RunData {
   void open(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
             const OwnSamples& own);
   void compare_contents();
-  // Null or empty samples: nothing is evaluated, or an Error(kData) if the run needs losses of it.
-  void open_validation(std::shared_ptr<const SampleSource> samples, BatchRules rules);
-  // Null or empty samples: the run has no test set.
-  void open_test(std::shared_ptr<const SampleSource> samples, BatchRules rules);
-  struct HeldOut {
-    std::unique_ptr<BatchSource> source;
-    std::int64_t batches = 0;
-  };
+  // None or empty: nothing is evaluated, or an Error(kData) if the run needs losses of it. Of
+  // several sets, those that are empty are left out.
+  void open_validation(const std::vector<NamedSource>& sets, const BatchRules& rules);
+  // None or empty: the run has no test set.
+  void open_test(const std::vector<NamedSource>& sets, const BatchRules& rules);
   // `whole`: all samples; what completes the last batch has no loss.
-  HeldOut opened(std::shared_ptr<const SampleSource> samples, BatchRules rules, bool whole) const;
-  const HeldOut& held_out(HeldOutSet set) const {
-    return set == HeldOutSet::kTest ? test_ : valid_;
-  }
+  HeldOut opened(const NamedSource& samples, BatchRules rules, bool whole) const;
   // Throws Error(kData); if a corpus was written to, the error of check_unchanged().
   std::vector<MicroBatch> batch(BatchSource& source, const BatchPlace& place);
   BatchPlace place_of(const Mesh& mesh, std::int64_t consumed, std::int64_t global_batch) const;
@@ -113,8 +116,7 @@ class RunData {
   std::vector<std::int64_t> sizes_;  // of the micro-batches of training; empty: micro_batch_
   std::int64_t row_length_;
   std::unique_ptr<BatchSource> train_;
-  HeldOut valid_;
-  HeldOut test_;
+  std::vector<HeldOut> valid_, test_;
   bool whole_validation_;
   bool needs_validation_;
   std::int64_t eval_iters_;

@@ -113,9 +113,13 @@ void LogSink::on_validation(const RunValidation& validation) {
                           text_of(validation.figures)));
     return;
   }
+  const bool tests = validation.set == HeldOutSet::kTest;
+  const std::string of = validation.name.empty()
+                             ? (tests ? " on test set" : "")
+                             : fmt::format(" on {}{}", tests ? "test set " : "", validation.name);
   log_.info(fmt::format(
-      "validation loss at iteration {}{} | lm loss value: {:.6E}{}{} |", validation.iteration,
-      validation.set == HeldOutSet::kTest ? " on test set" : "", *validation.loss,
+      "validation loss at iteration {}{} | lm loss value: {:.6E}{}{} |", validation.iteration, of,
+      *validation.loss,
       start_.labels_texts ? "" : fmt::format(" | lm loss PPL: {:.6E}", std::exp(*validation.loss)),
       text_of(validation.figures)));
 }

@@ -135,6 +135,8 @@ std::string to_json(const StepMetrics& metrics) {
   if (metrics.params_norm) json["params_norm"] = number(*metrics.params_norm);
   if (metrics.num_zeros) json["num_zeros"] = *metrics.num_zeros;
   if (metrics.validation_loss) json["validation_loss"] = number(*metrics.validation_loss);
+  for (const SetLoss& one : metrics.validation_losses)
+    json["validation_losses"][one.name] = number(one.loss);
   for (const PromptAnswer& one : metrics.answers)
     json["answers"].push_back({{"prompt", one.prompt}, {"answer", one.answer}});
   for (const TaskFigure& one : metrics.tasks) json["tasks"][one.name] = number(one.value);
@@ -176,6 +178,11 @@ std::vector<StepMetrics> read_metrics(const std::filesystem::path& path) {
     if (object.contains("num_zeros")) step.num_zeros = count_in(object, "num_zeros");
     if (object.contains("validation_loss")) {
       step.validation_loss = number_in(object, "validation_loss");
+    }
+    const auto losses = object.find("validation_losses");
+    if (losses != object.end() && losses->is_object()) {
+      for (const auto& [name, _] : losses->items())
+        step.validation_losses.push_back({name, number_in(*losses, name.c_str())});
     }
     read_figures(object, step);
     const auto answers = object.find("answers");

@@ -24,6 +24,12 @@ struct TaskFigure {
   double value = 0;
 };
 
+// Of one of several validation sets.
+struct SetLoss {
+  std::string name;
+  double loss = 0;
+};
+
 // What the model continues a prompt of --sample-prompts with.
 struct PromptAnswer {
   std::string prompt;
@@ -43,17 +49,18 @@ struct StepMetrics {
   double model_tflops = 0;       // of all ranks
   double share_of_peak = 0;      // 0: the peak was not measured
   double elapsed_ms = 0;
-  std::int64_t skipped = 0;               // steps skipped since the start of the run
-  bool resumed = false;                   // the first step after a resume
-  MemoryCounts memory;                    // of the writing rank
-  std::int64_t offloaded_bytes = 0;       // of the writing rank, in no kind of `memory`
-  TrafficCounts traffic;                  // of the writing rank, since its start
-  std::optional<double> params_norm;      // with --log-params-norm
-  std::optional<std::int64_t> num_zeros;  // of the gradient; with --log-num-zeros-in-grad
-  std::optional<double> validation_loss;
-  std::vector<PromptAnswer> answers;     // after this step; with --sample-prompts
-  std::vector<TaskFigure> tasks;         // after this step; with --eval-tasks
-  std::vector<ObjectiveFigure> figures;  // of an objective: of this step, and of the validation
+  std::int64_t skipped = 0;                // steps skipped since the start of the run
+  bool resumed = false;                    // the first step after a resume
+  MemoryCounts memory;                     // of the writing rank
+  std::int64_t offloaded_bytes = 0;        // of the writing rank, in no kind of `memory`
+  TrafficCounts traffic;                   // of the writing rank, since its start
+  std::optional<double> params_norm;       // with --log-params-norm
+  std::optional<std::int64_t> num_zeros;   // of the gradient; with --log-num-zeros-in-grad
+  std::optional<double> validation_loss;   // of all sets
+  std::vector<SetLoss> validation_losses;  // of each, if there are several
+  std::vector<PromptAnswer> answers;       // after this step; with --sample-prompts
+  std::vector<TaskFigure> tasks;           // after this step; with --eval-tasks
+  std::vector<ObjectiveFigure> figures;    // of an objective: of this step, and of the validation
   std::vector<ObjectiveFigure> validation_figures;
   std::vector<TimerTimes> timers;  // mean of a step since the last ones; with --timing-log-level
 };

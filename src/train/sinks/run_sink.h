@@ -2,10 +2,11 @@
 //
 // A sink receives the events of its rank, in order, on the thread that drives the trainer:
 //
-//   on_message*  on_start  ( on_part*  on_step  ( on_part*  on_validation )?  on_save? )*
-//   ( on_part*  on_validation )?  on_finish
+//   on_message*  on_start  ( on_part*  on_step  ( on_part*  on_validation+ )?  on_save? )*
+//   ( on_part*  on_validation+ )?  on_finish
 //
-// with messages at any time. The last evaluation is of the test set. A save in the background
+// with messages at any time. The last evaluation is of the test set. Of several sets each is
+// reported, then all together. A save in the background
 // (--async-save) is reported when it is over: before a later step, or before on_finish. Messages
 // come only on the first rank: all ranks would say the same. An error ends a run without on_finish.
 // An exception of a sink ends the run.
@@ -13,6 +14,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,7 +32,7 @@ struct RunStart {
   std::int64_t iteration = 0;      // iterations done before; 0 for a new run
   std::int64_t skipped = 0;        // of these, updates that were skipped
   std::int64_t train_iters = 0;    // of the whole run
-  std::int64_t eval_iters = 0;     // batches of an evaluation
+  std::int64_t eval_iters = 0;     // batches of an evaluation, of all its sets
   std::int64_t global_batch = 0;   // samples of an update; where it grows, of the last ones
   std::int64_t sequence = 0;       // tokens of a sample
   std::int64_t micro_batches = 0;  // of that, on each data-parallel rank
@@ -52,6 +55,7 @@ enum class HeldOutSet : std::uint8_t { kValidation, kTest };
 
 struct RunValidation {
   HeldOutSet set = HeldOutSet::kValidation;
+  std::string name;            // of one set of several; "": all
   std::int64_t iteration = 0;  // done before
   // Mean over the tokens of all batches and ranks; unset: the stage has none.
   std::optional<double> loss;

@@ -72,7 +72,8 @@ void TensorBoardSink::on_step(const StepMetrics& metrics) {
 }
 
 void TensorBoardSink::on_validation(const RunValidation& validation) {
-  const std::string set = validation.set == HeldOutSet::kTest ? "test" : "validation";
+  std::string set = validation.set == HeldOutSet::kTest ? "test" : "validation";
+  if (!validation.name.empty()) set += " " + validation.name;
   const std::string loss = "lm loss " + set;
   const std::string perplexity = loss + " ppl";
   if (validation.loss) {

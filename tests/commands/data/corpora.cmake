@@ -79,3 +79,71 @@ foreach(part bin idx json)
   file(RENAME ${b}.${part} ${WORK}/moved.${part})
 endforeach()
 expect(RUN ${blend} --data-path 9 ${a}.bin 1 ${WORK}/moved CODE 0 ERR "resumed [^\n]*iteration 2," "iteration +4/ +4 ")
+
+# Several validation sets: each has the loss that it has alone, under every layout, and the whole their mean by tokens.
+foreach(name text other)
+  file(MAKE_DIRECTORY ${WORK}/${name})
+  expect(RUN preprocess --input ${WORK}/${name}.txt --tokenizer-type ByteTokenizer --append-eod
+             --output-prefix ${WORK}/${name}/book CODE 0)
+endforeach()
+set(sets pretrain --model llama-tiny --tokenizer-type ByteTokenizer --seq-length 32 --train-iters 2 --micro-batch-size 2
+         --global-batch-size 4 --eval-iters 1 --train-data-path ${WORK}/text/book_text_document)
+set(a ${WORK}/text/book_text_document)
+set(b ${WORK}/other/book_text_document)
+# Sets RESULT to a number of the second line of the metrics of ${WORK}/folder.
+function(second_step folder)
+  file(STRINGS ${WORK}/${folder}/metrics.jsonl metrics)
+  list(GET metrics 1 metrics)
+  string(JSON number GET "${metrics}" ${ARGN})
+  set(RESULT ${number} PARENT_SCOPE)
+endfunction()
+expect(RUN ${sets} --valid-data-path ${a} --save ${WORK}/set_a CODE 0)
+expect(RUN ${sets} --valid-data-path ${b} --save ${WORK}/set_b CODE 0)
+second_step(set_a validation_loss)
+set(loss_a ${RESULT})
+second_step(set_b validation_loss)
+set(loss_b ${RESULT})
+if(loss_a STREQUAL loss_b)
+  message(FATAL_ERROR "two corpora have one loss, ${loss_a}")
+endif()
+set(both ${sets} --valid-data-path ${a} ${b} --multiple-validation-sets)
+expect(RUN ${both} --save ${WORK}/sets CODE 0
+       ERR "validation loss at iteration 2 on text/book_text_document [|] lm loss value: "
+           "validation loss at iteration 2 on other/book_text_document [|] lm loss value: "
+           "validation loss at iteration 2 [|] lm loss value: ")
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${both} --save ${WORK}/sets_of_two RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "several validation sets on two ranks: exit ${code}\n${error}")
+endif()
+foreach(folder sets sets_of_two)
+  second_step(${folder} validation_losses text/book_text_document)
+  set(of_a ${RESULT})
+  second_step(${folder} validation_losses other/book_text_document)
+  set(of_b ${RESULT})
+  if(folder STREQUAL sets AND NOT "${of_a} ${of_b}" STREQUAL "${loss_a} ${loss_b}")
+    message(FATAL_ERROR "sets have other losses than alone: ${of_a} ${of_b}, ${loss_a} ${loss_b}")
+  endif()
+  second_step(${folder} validation_loss)
+  execute_process(COMMAND awk "function far(x, y) { return x - y > 1e-5 || y - x > 1e-5 }
+    BEGIN { exit far(${of_a}, ${loss_a}) || far(${of_b}, ${loss_b}) || far(${RESULT}, (${loss_a} + ${loss_b}) / 2) }"
+    RESULT_VARIABLE code)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${folder}: got ${of_a}, ${of_b} and ${RESULT}, wanted ${loss_a}, ${loss_b} and their mean")
+  endif()
+endforeach()
+expect(RUN report ${WORK}/sets --output ${WORK}/sets.html CODE 0)
+file(READ ${WORK}/sets.html page)
+if(NOT page MATCHES "validation loss, other/book_text_document")
+  message(FATAL_ERROR "the report has no curve of each set")
+endif()
+# Texts of shares are sets by themselves.
+set(texts --train-weighted-split-paths "T: 1 0:1 ${a}" --valid-weighted-split-paths "A: 1 0:1 ${a}" "B: 1 0:1 ${b}")
+list(REMOVE_ITEM sets --train-data-path ${a})
+expect(RUN ${sets} ${texts} CODE 0 ERR "loss at iteration 2 on A [|]" "loss at iteration 2 on B [|]" "loss at iteration 2 [|]")
+expect(RUN ${sets} --train-weighted-split-paths "T: 1 0:1 ${a}" --valid-weighted-split-paths "A: 1 0:1 ${a}" "A: 1 0:1 ${b}"
+       CODE 2 ERR "--valid-weighted-split-paths: two sets have the name A; rename one of them")
+expect(RUN ${sets} --train-data-path ${a} --valid-data-path 1 ${a} 1 ${b} --multiple-validation-sets
+       CODE 2 ERR "--valid-data-path: got weights with --multiple-validation-sets")
+expect(RUN ${sets} --train-data-path ${a} --valid-data-path ${a} ${a} --multiple-validation-sets
+       CODE 2 ERR "is named twice, wanted each corpus once")
+expect(RUN ${sets} --data-path ${a} --multiple-validation-sets CODE 2 ERR "--multiple-validation-sets: the sets are the corpora of --valid-data-path")
