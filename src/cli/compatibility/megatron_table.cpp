@@ -50,7 +50,8 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "train-samples:1 lr-decay-samples:1 lr-warmup-samples:1 lr-decay-tokens:1 lr-warmup-tokens:1 "
      "lr-wsd-decay-style:1 "
      "lr-wsd-decay-samples:1 lr-wsd-decay-iters:1 "
-     "iterations-to-skip:* full-validation check-weight-hash-across-dp-replicas-interval:1 "
+     "iterations-to-skip:* full-validation multiple-validation-sets "
+     "check-weight-hash-across-dp-replicas-interval:1 "
      "log-interval:1 log-params-norm log-num-zeros-in-grad exit-interval:1 exit-duration-in-mins:1 "
      "no-bias-gelu-fusion use-flash-attn "
      "optimizer:1 "
@@ -325,10 +326,9 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "--tensor-model-parallel-size splits experts like the other layers"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",
      "Muon updates whole matrices, however many tensor ranks share them"},
-    {kSame,
-     "main-grads-dtype:1=fp32 main-params-dtype:1=fp32 exp-avg-dtype:1=fp32 "
-     "exp-avg-sq-dtype:1=fp32 ",
-     "the optimizer's state is fp32"},
+    {kSame, "use-precision-aware-optimizer main-grads-dtype:1=fp32 main-params-dtype:1=fp32",
+     "main copies and gradients are fp32; --exp-avg-dtype and --exp-avg-sq-dtype choose the types "
+     "of moments"},
     {kSame, "attention-mask-type:1=causal|general cp-attention-mask-type:1=causal|general",
      "attention is causal, however the mask is given; --sparse-mode has other masks"},
     {kSame, "longrope-freqs-type:1=mul|outer", "both have the same angles"},
@@ -352,8 +352,6 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet, "check-for-spiky-loss check-for-large-grads",
      "--skip-spikes leaves out updates with an unusual loss or norm; those without finite "
      "gradients are always skipped"},
-    {kNotYet, "multiple-validation-sets",
-     "--eval-iters and --full-validation evaluate one validation split"},
     {kNotYet, "test-mode", "it is for the tests of Megatron-LM"},
     {kNotYet,
      "non-persistent-save-interval:1 non-persistent-ckpt-type:1 non-persistent-global-ckpt-dir:1 "
@@ -363,9 +361,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet,
      "ckpt-convert-format:1 ckpt-convert-save:1 ckpt-convert-update-legacy-dist-opt-format",
      "`piton convert` converts checkpoints"},
-    {kNotYet,
-     "use-precision-aware-optimizer "
-     "reuse-grad-buf-for-mxfp8-param-ag",
+    {kNotYet, "reuse-grad-buf-for-mxfp8-param-ag",
      "docs/numerics.md says what each sum is taken in"},
     {kNotYet,
      "fp8-quantizer-factory:1 fp8-margin:1 fp8-interval:1 fp8-amax-history-len:1 "
