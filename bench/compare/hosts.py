@@ -1,14 +1,15 @@
-"""Slices of linears (CoC) against whole linears on two hosts, in turns: what their overlap gains on a real network.
+"""Slices (CoC) against whole collectives on two hosts, in turns: what their overlap gains on a real network.
 
     python bench/compare/hosts.py --link "rate 1gbit burst 256kb latency 50ms" --rounds 3
+    python bench/compare/hosts.py --layout "--context-parallel-size 2 --cp-comm-type a2a" --name a2a --model ...
 
 The hosts are network namespaces of this machine, whose links tc shapes (tools/launch_hosts.sh; wants root and
-iproute2). Each has one rank on one core, and the two divide each layer (TP 2 with sequence parallelism). A round runs
-`piton bench train` once for each number of slices; the best step of each counts. gain = whole / sliced - 1. Next to it:
-the same by `bench train --step-time`, the clock of `piton plan` with the link and the kernel calls measured, and what
-MindSpeed publishes for its machines.
+iproute2). Each has one rank on one core, and the two divide each layer: by default TP 2 with sequence parallelism,
+whose linears are cut. A round runs `piton bench train` once for each number of slices; the best step of each counts.
+gain = whole / sliced - 1. Next to it: the same by `bench train --step-time`, the clock of `piton plan` with the link
+and the kernel calls measured, and what MindSpeed publishes for slices of linears on its machines.
 
-Writes bench/results/DATE-coc-hosts-RATE.json with the command, the commit, the machine and all raw outputs.
+Writes bench/results/DATE-NAME-hosts-RATE.json with the command, the commit, the machine and all raw outputs.
 """
 import argparse
 import json
@@ -24,6 +25,7 @@ from record import record
 
 PUBLISHED = {"Bloom 7B": 0.0320, "Bloom 176B": 0.0547, "LLaMA2 70B": 0.0785}
 MODEL = "--model gpt2-124m --bf16 --seq-length 512 --micro-batch-size 4"
+LAYOUT = "--tensor-model-parallel-size 2 --sequence-parallel"
 
 
 class Hosts:
@@ -37,9 +39,8 @@ class Hosts:
         self.one_core.chmod(0o755)
 
     def command(self, slices):
-        words = ["bench", "train", *self.options.model.split(), "--tensor-model-parallel-size", "2",
-                 "--sequence-parallel", "--threads", "1", "--rounds", str(self.options.steps), "--no-floor",
-                 "--step-time", "--json", "--quiet"]
+        words = ["bench", "train", *self.options.model.split(), *self.options.layout.split(), "--threads", "1",
+                 "--rounds", str(self.options.steps), "--no-floor", "--step-time", "--json", "--quiet"]
         if slices > 1:
             words += ["--coc-parallel-num", str(slices)]
         return words
@@ -77,6 +78,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=2, help="measured after each start")
     parser.add_argument("--model", default=MODEL, help="options of piton bench train")
+    parser.add_argument("--layout", default=LAYOUT, help="options of the two ranks")
+    parser.add_argument("--name", default="coc", help="of the file of results")
     parser.add_argument("--note", help="about the machine: 'shared' if others use it meanwhile")
     options = parser.parse_args()
     if len(os.sched_getaffinity(0)) < 2:
@@ -96,7 +99,7 @@ def main():
     rate = options.link.split()[1] if options.link else "unlimited"
     command = f"PITON_LINK=\"{options.link}\" tools/launch_hosts.sh 2 1 piton {' '.join(hosts.command(1))}"
     result = {"link": options.link, "slices": table, "published_gain": PUBLISHED, "runs": runs}
-    print(record(f"coc-hosts-{rate}", command + " [--coc-parallel-num P]", result, note=options.note))
+    print(record(f"{options.name}-hosts-{rate}", command + " [--coc-parallel-num P]", result, note=options.note))
 
 
 if __name__ == "__main__":

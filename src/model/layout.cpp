@@ -70,7 +70,9 @@ std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
 
 ContextGroup ModelLayout::context_group(ContextExchange exchange) const {
   Communicator& all = mesh->group(Axis::kContext);
-  ContextGroup group{.group = &all, .gathers = exchange == ContextExchange::kGather};
+  ContextGroup group{.group = &all,
+                     .gathers = exchange == ContextExchange::kGather,
+                     .slices = std::max(options.linears.slices, 1)};
   const int c = all.size();
   if (c == 1) return {.group = &all};
   const int heads = options.context.heads_of(exchange, c);

@@ -150,16 +150,15 @@ std::int64_t ExpertMlp::most_rows(const Context& context, std::int64_t tokens) c
   return ranks * std::min(tokens, shape_.rules.capacity(whole, shape_.experts));
 }
 
-std::optional<RowExchange> ExpertMlp::exchange_of(Context& context, const Tensor& choices) const {
+RowExchange ExpertMlp::exchange_of(Context& context, const Tensor& choices) const {
   Communicator& ranks = *shard_.experts;
-  if (!shard_.sends_rows_to_experts || ranks.size() == 1) return std::nullopt;
   const std::int64_t most = most_rows(context, choices.dim(0) / ranks.size()) / ranks.size();
   return exchanged_rows(
       context, ranks, choices,
       {.experts = shape_.experts, .here = here_, .most = most, .rules = shape_.rules});
 }
 
-Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
+ExpertMlp::SentTokens ExpertMlp::sent_tokens(Context& context, const Value& tokens) const {
   Communicator& ranks = *shard_.experts;
   const Routing routing = routed(context, tokens,
                                  {.weight = router_,
@@ -169,19 +168,28 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
                                   .context = shard_.context.group,
                                   .random_key = site_key(context.seed, random_site_)});
   const auto gathered = [&](const Value& x) {
-    return rows_of_ranks(context, x, ranks, /*splits=*/true);
+    return start_rows_of_ranks(context, x, ranks, /*splits=*/true);
   };
-  const Tensor choices = gathered({routing.choices}).tensor;
-  const std::optional<RowExchange> exchange = exchange_of(context, choices);
-  const auto at_experts = [&](const Value& x) {
-    return exchange ? sent_rows(context, x, *exchange) : gathered(x);
+  SentTokens sent{.count = tokens.tensor.dim(0), .choices = gathered({routing.choices})};
+  if (shard_.sends_rows_to_experts && ranks.size() > 1)
+    sent.exchange = exchange_of(context, sent.choices.finish(context).tensor);
+  const auto to_experts = [&](const Value& x) {
+    return sent.exchange ? start_sent_rows(context, x, *sent.exchange) : gathered(x);
   };
+  const bool weighs_inputs = shape_.weighs_inputs;
+  sent.tokens = to_experts(weighs_inputs ? weighted(context, tokens, routing.weights) : tokens);
+  if (!weighs_inputs) sent.weights = to_experts(routing.weights);
+  return sent;
+}
+
+UnderWay ExpertMlp::experts_of(Context& context, SentTokens sent) const {
+  const std::optional<RowExchange>& exchange = sent.exchange;
   const CountedRows* const used = exchange ? &exchange->used : nullptr;
   const bool weighs_inputs = shape_.weighs_inputs;
-  const Value x = at_experts(weighs_inputs ? weighted(context, tokens, routing.weights) : tokens);
-  const Value weights = weighs_inputs ? Value{} : at_experts(routing.weights);
-  const ExpertRows rows = sorted_rows(context, exchange ? exchange->choices : choices, here_,
-                                      most_rows(context, tokens.tensor.dim(0)));
+  const Tensor choices = exchange ? exchange->choices : sent.choices.finish(context).tensor;
+  const Value x = sent.tokens.finish(context);
+  const Value weights = weighs_inputs ? Value{} : sent.weights.finish(context);
+  const ExpertRows rows = sorted_rows(context, choices, here_, most_rows(context, sent.count));
   const std::int64_t width = shape_.ffn_hidden / shard_.size();
   const auto mask_of = [&](std::int64_t columns, std::int64_t first,
                            const std::vector<ExpertAdapter>& adapters) {
@@ -189,7 +197,7 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
     return drawn_mask(context, shard_,
                       {.site = adapters[0].a.name + ".dropout",
                        .probability = adapter_dropout_,
-                       .tokens = tokens.tensor.dim(0),
+                       .tokens = sent.count,
                        .width = columns,
                        .first_column = first},
                       rows, exchange ? &*exchange : nullptr);
@@ -212,16 +220,21 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
                                     rows.first_rows);
   const Value y = weighs_inputs ? summed(context, outer, rows, used)
                                 : combined(context, outer, weights, rows.places, used);
-  return exchange ? returned_rows(context, y, *exchange)
-                  : sum_over_ranks(context, y, ranks, /*splits=*/true);
+  return exchange ? start_returned_rows(context, y, *exchange)
+                  : start_sum_over_ranks(context, y, *shard_.experts, /*splits=*/true);
 }
 
 Value ExpertMlp::forward(Context& context, const Value& x, const Value* residual) const {
   Communicator& group = *shard_.group;
   const Value tokens = rows_of_ranks(context, x, group, shard_.splits_sequence());
-  Value y = experts_of(context, tokens);
-  y = sum_over_ranks(context, y, group, shard_.splits_sequence());
-  if (shared_) y = with_shared(context, y, x);
+  SentTokens sent = sent_tokens(context, tokens);
+  SharedPart shared = start_shared(context, x);
+  UnderWay experts = experts_of(context, std::move(sent));
+  // Where nothing travels, the second half and its sum with the experts can be one product.
+  if (shared_ && (shared_gate_ != nullptr || shard_.experts->size() > 1))
+    shared.result = shared_->second_half(context, shared.active, nullptr);
+  Value y = sum_over_ranks(context, experts.finish(context), group, shard_.splits_sequence());
+  if (shared_) y = with_shared(context, y, shared);
   if (end_norm_) y = end_norm_->forward(context, y);
   if (shape_.output_factor != 1) y = scaled(context, y, shape_.output_factor);
   return dropout_add(context, y, nullptr, residual,
@@ -230,10 +243,20 @@ Value ExpertMlp::forward(Context& context, const Value& x, const Value* residual
 }
 
 // x: rows of the residual stream, as of forward().
-Value ExpertMlp::with_shared(Context& context, const Value& experts, const Value& x) const {
-  if (shared_gate_ == nullptr) return shared_->forward(context, x, &experts);
-  const Value gate = row_scores(context, x, *shared_gate_);
-  return gated_sum(context, experts, shared_->forward(context, x, nullptr), gate);
+ExpertMlp::SharedPart ExpertMlp::start_shared(Context& context, const Value& x) const {
+  SharedPart shared;
+  if (!shared_) return shared;
+  if (shared_gate_ != nullptr) shared.gate = row_scores(context, x, *shared_gate_);
+  shared.active = shared_->first_half(context, x);
+  return shared;
+}
+
+Value ExpertMlp::with_shared(Context& context, const Value& experts,
+                             const SharedPart& shared) const {
+  if (shared_gate_ != nullptr) return gated_sum(context, experts, shared.result, shared.gate);
+  if (!shared.result.tensor.defined())
+    return shared_->second_half(context, shared.active, &experts);
+  return dropout_add(context, shared.result, nullptr, &experts, {});
 }
 
 }  // namespace piton

@@ -15,7 +15,10 @@
 // experts for all e n tokens, in r = e n min(k, m) rows, and the sums are scattered to the ranks
 // that the tokens are of. Where an expert takes at most c of the n tokens, r is at most e m c. With
 // Shard::sends_rows_to_experts the ranks gather choices alone, and tokens go to the ranks of their
-// experts (ops/experts/row_exchange.h); the room is the same.
+// experts (ops/experts/row_exchange.h); the room is the same. The first half of the shared MLP is
+// computed while tokens travel to experts, the second one while results travel back, and so are
+// their gradients: of the second half while those of results travel, of the first one while those
+// of tokens do.
 #pragma once
 
 #include <optional>
@@ -29,6 +32,7 @@
 #include "ops/experts/expert_rows.h"
 #include "ops/experts/routing.h"
 #include "ops/experts/row_exchange.h"
+#include "ops/under_way.h"
 
 namespace piton {
 
@@ -83,12 +87,28 @@ class ExpertMlp {
  private:
   // The most rows of one expert, of the tokens of each rank of the expert axis.
   std::int64_t most_rows(const Context& context, std::int64_t tokens) const;
-  // How the tokens of all ranks with these choices, [e n, k], get to their experts; none: they are
-  // gathered.
-  std::optional<RowExchange> exchange_of(Context& context, const Tensor& choices) const;
-  // The sum over the experts that this tensor rank has a part of. tokens [n, h] -> [n, h].
-  Value experts_of(Context& context, const Value& tokens) const;
-  Value with_shared(Context& context, const Value& experts, const Value& x) const;
+  // How the tokens of all ranks with these choices, [e n, k], get to their experts.
+  RowExchange exchange_of(Context& context, const Tensor& choices) const;
+  // Tokens on their way to the ranks of their experts.
+  struct SentTokens {
+    std::int64_t count = 0;               // n
+    std::optional<RowExchange> exchange;  // none: they are gathered
+    UnderWay choices;                     // [e n, k] of gathered tokens
+    UnderWay tokens;                      // weighted, if inputs are
+    UnderWay weights;                     // of outputs
+  };
+  SentTokens sent_tokens(Context& context, const Value& tokens) const;
+  // Their results on the way back: [n, h], the sum over the experts that this tensor rank has a
+  // part of.
+  UnderWay experts_of(Context& context, SentTokens sent) const;
+  // What is computed of the MLP that all tokens share; empty without one.
+  struct SharedPart {
+    Value gate;    // [b*s, 1]; empty: none
+    Value active;  // between its halves
+    Value result;  // [b*s, h]; empty: the second half is computed with the sum of the experts
+  };
+  SharedPart start_shared(Context& context, const Value& x) const;
+  Value with_shared(Context& context, const Value& experts, const SharedPart& shared) const;
 
   Shard shard_;
   ExpertRange here_;

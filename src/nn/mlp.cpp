@@ -31,13 +31,21 @@ Mlp::Mlp(ParameterList& parameters, const Shard& shard, const std::string& name,
   if (shape.end_norm) down_.end_with(Norm(parameters, shard, name + ".end_norm", *shape.end_norm));
 }
 
-Value Mlp::forward(Context& context, const Value& x, const Value* residual) const {
-  const Value active = shape_.gated
-                           ? up_.forward_gated(context, x, shape_.activation, shape_.gate_rule)
-                           : up_.forward(context, x, shape_.activation);
+Value Mlp::first_half(Context& context, const Value& x) const {
+  return shape_.gated ? up_.forward_gated(context, x, shape_.activation, shape_.gate_rule)
+                      : up_.forward(context, x, shape_.activation);
+}
+
+Value Mlp::second_half(Context& context, const Value& active, const Value* residual) const {
+  const std::int64_t all_rows = active.tensor.dim(0);
+  const std::int64_t rows = shard_.splits_sequence() ? all_rows / shard_.size() : all_rows;
   return down_.forward(context, active, residual,
                        {shape_.hidden_dropout, site_key(context.seed, site_),
-                        shard_.residual_rows(context.rows, x.tensor.dim(0))});
+                        shard_.residual_rows(context.rows, rows)});
+}
+
+Value Mlp::forward(Context& context, const Value& x, const Value* residual) const {
+  return second_half(context, first_half(context, x), residual);
 }
 
 }  // namespace piton

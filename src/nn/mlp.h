@@ -31,6 +31,9 @@ class Mlp {
   // residual + dropout(mlp(x) + bias). x, residual, which may be null, and the result: [b*s, h],
   // under sequence parallelism this rank's [b*s/t, h].
   Value forward(Context& context, const Value& x, const Value* residual) const;
+  // Its halves: x -> the activation [b*s, f/t] of all rows -> the result.
+  Value first_half(Context& context, const Value& x) const;
+  Value second_half(Context& context, const Value& active, const Value* residual) const;
 
  private:
   Shard shard_;

@@ -72,8 +72,8 @@ class TensorAgain final : public KeptTensor {
   Shape shape_;
 };
 
-// The handles of call.out [b, sq, a/t, d] and call.lse [b, a/t, sq]. `rows` [b*sq, a/t * d] is
-// call.out in the shape that the next op will keep.
+// The handles of call.out [b, sq, a/t, d] and call.lse [b, a/t, sq]. `rows` is call.out in the
+// shape that the next op will keep.
 std::pair<Kept, Kept> kept_results(Context& context, const AttentionForward& call,
                                    const Tensor& rows, const AttentionSettings& settings) {
   Tape& tape = *context.tape;
@@ -148,18 +148,18 @@ void add_sink_gradient(const Context& context, const AttentionSinks& sinks,
                           context.stream);
     }
   }
-  context.weights.contribute(values, context.stream);
+  if (sinks.completes_gradient) context.weights.contribute(values, context.stream);
 }
 
 Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces& places,
-             const AttentionSettings& settings) {
+             const AttentionSettings& settings, const Tensor& out) {
   const auto& [q, k, v] = parts;
   const DType dtype = q.tensor.dtype();
   const std::int64_t b = q.tensor.dim(0);
   const std::int64_t sq = q.tensor.dim(1);
   const std::int64_t a = q.tensor.dim(2);
   const std::int64_t d = q.tensor.dim(3);
-  const Tensor rows = context.activation(dtype, {b * sq, a * d});
+  const Tensor rows = out.defined() ? out : context.activation(dtype, {b * sq, a * d});
   AttentionForward call{.out = rows.reshape({b, sq, a, d}),
                         .lse = context.activation(sum_dtype(dtype), {b, a, sq}),
                         .q = q.tensor,
@@ -178,9 +178,9 @@ Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces
   Value result = context.tape->output(rows);
   Tape& tape = *context.tape;
   const auto keep = [&](const Tensor& tensor) { return tape.keep(tensor); };
-  const auto [out, lse] = kept_results(context, call, rows, settings);
-  const KeptAttention kept{.out = out,
-                           .lse = lse,
+  const auto [kept_out, kept_lse] = kept_results(context, call, rows, settings);
+  const KeptAttention kept{.out = kept_out,
+                           .lse = kept_lse,
                            .q = keep(call.q),
                            .k = keep(call.k),
                            .v = keep(call.v),

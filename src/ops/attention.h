@@ -34,6 +34,9 @@ struct AttentionSinks {
   bool given = false;
   Parameter* values = nullptr;  // [a/t]; null: all are 0
   std::int64_t begin = 0;       // of `values` that the first of the heads has
+  // False: other heads of this rank are attended to in other calls, and their backward, which comes
+  // later, completes the gradient.
+  bool completes_gradient = true;
 };
 
 // Which keys a query sees, and how (kernels/attention.h).
@@ -60,9 +63,10 @@ struct AttentionRows {
   Value v;  // [b, sk, g/t, d]
 };
 
-// -> [b*sq, a/t * d]
+// -> [b*sq, a/t * d], or `out` [b, sq, a/t, d], if it is given: memory for the result, with any
+// strides but the last.
 Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces& places,
-             const AttentionSettings& settings);
+             const AttentionSettings& settings, const Tensor& out = {});
 
 // What attention without sinks gave, out [b, sq, a, d] and lse [b, a, sq], becomes that with them.
 void add_sinks(const Context& context, const AttentionSinks& sinks, const Tensor& out,

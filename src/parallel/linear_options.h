@@ -1,5 +1,6 @@
-// Options of split linears: sequence parallelism, and how their communication is overlapped with
-// their computation. The flags are also those of MindSpeed ("communication over computation").
+// Options of split linears: sequence parallelism, and how their communication, and that of heads of
+// attention, is overlapped with computation. The flags are also those of MindSpeed ("communication
+// over computation").
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,9 @@ struct LinearOptions {
       sequence_parallel);
     v(Option{"num-slices",
              "number of parts that a split linear layer is cut into, to overlap its communication: "
-             "1, 2, 4 or 8, of which the tokens of a micro-batch on each rank are a multiple",
+             "1, 2, 4 or 8, of which the tokens of a micro-batch on each tensor rank are a "
+             "multiple; also of the heads that context ranks exchange or gather (--cp-comm-type "
+             "a2a, a2a+p2p, allgather)",
              {.aliases = {"coc-parallel-num"}}},
       slices);
     v(Option{"fused-linears",

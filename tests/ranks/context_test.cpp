@@ -79,6 +79,11 @@ std::vector<RunLayout> layouts(int ranks, ContextExchange exchange) {
     RunLayout& zero3 = add(layout("CP 2, ZeRO-3, recompute", mesh(1, 1, 1), 2));
     zero3.zero = 3;
     zero3.recompute = true;
+    if (exchange == ContextExchange::kRing) return all;
+    add(layout("CP 2, 2 slices", mesh(1, 1, 1), 2)).slices = 2;
+    RunLayout& again = add(layout("CP 2, 2 slices, attention again", mesh(1, 1, 1), 2));
+    again.slices = 2;
+    again.rules = {RecomputeGranularity::kSelective};
     return all;
   }
   add(layout("CP 4", mesh(1, 1, 1), 4));
@@ -91,7 +96,19 @@ std::vector<RunLayout> layouts(int ranks, ContextExchange exchange) {
       .kind = ScheduleKind::kInterleaved, .chunks = 2};
   add(layout("CP 2 x DP 2, ZeRO-1", mesh(1, 2, 1), 2)).zero = 1;
   add(layout("CP 2 x DP 2, ZeRO-3", mesh(1, 2, 1), 2)).zero = 3;
+  if (exchange == ContextExchange::kRing) return all;
+  RunLayout& sliced = add(layout("CP 2 x PP 2, ZB-H1, 2 slices", mesh(1, 1, 2), 2));
+  sliced.schedule = {ScheduleKind::kZeroBubbleH1};
+  sliced.slices = 2;
   return all;
+}
+
+// Whether heads travel in some layer.
+bool has_slices(const RunLayout& layout) {
+  const int c = layout.mesh[Axis::kContext];
+  return std::ranges::any_of(layout.context.exchanges, [&](ContextExchange exchange) {
+    return exchange == ContextExchange::kGather || layout.context.heads_of(exchange, c) > 1;
+  });
 }
 
 // Of neighbors that exchange heads, and rings of the others: also with one rank in one of these,
@@ -194,6 +211,50 @@ TEST_P(ContextParallel, GivesTheGradientsOfOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ContextParallel,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "sinks", "states"));
+
+// Heads that travel in slices, some while others are attended to: the losses, norms of gradients
+// and weights of heads that travel at once, to the bit. Slices are of equal size or not.
+TEST_P(ContextParallel, GivesTheBitsOfWholeExchangesInSlices) {
+  ModelConfig model = small(GetParam());
+  if (model.heads == model.groups) {
+    model.heads = model.groups = 12;
+  } else {
+    model.heads = 24;
+    model.groups = 12;
+  }
+  model.head_size = 6;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    model.dtype = dtype;
+    for (RunLayout layout : layouts_of(model, turn_of(GetParam()) + 1)) {
+      if (!has_slices(layout)) continue;
+      SCOPED_TRACE(layout.name + (dtype == DType::kBF16 ? ", bf16" : ""));
+      const auto bits = [&](int slices) {
+        layout.slices = slices;
+        TrainingRun run(ranks::world(), layout, model);
+        std::vector<double> reports;
+        for (int step = 0; step < 3; ++step) {
+          const StepReport report = run.step();
+          reports.insert(reports.end(), {report.loss, report.grad_norm});
+        }
+        reports.push_back(run.evaluation().loss_sum);
+        return std::pair{reports, run.pieces()};
+      };
+      const TrafficCounts start = ranks::world().traffic();
+      const auto whole = bits(1);
+      const TrafficCounts middle = ranks::world().traffic();
+      for (const int slices : {2, 8}) {
+        const TrafficCounts before = ranks::world().traffic();
+        const auto sliced = bits(slices);
+        const TrafficCounts end = ranks::world().traffic();
+        EXPECT_EQ(sliced.first, whole.first) << slices;
+        EXPECT_TRUE(sliced.second == whole.second) << slices;
+        EXPECT_GT(end.collectives - before.collectives, middle.collectives - start.collectives);
+        EXPECT_EQ(end.all_to_all_bytes - before.all_to_all_bytes,
+                  middle.all_to_all_bytes - start.all_to_all_bytes);
+      }
+    }
+  }
+}
 
 // In bf16 rows are rounded in other places than on one process, as under other layouts.
 TEST(ContextParallelHalf, IsNearOneProcess) {

@@ -49,6 +49,12 @@ ModelConfig small(const std::string& name) {
     model.experts->shared_gate = true;
     model.experts->dense_layers = {0, 1};  // the first of two stages has no experts
   }
+  if (name == "shared, added") {
+    model.experts->choices = 2;
+    model.experts->ffn_hidden = 48;
+    model.experts->shared_ffn_hidden = 64;
+    model.biases = true;
+  }
   if (name == "biased") {
     model.experts->choices = 3;
     model.experts->score = ScoreKind::kSigmoid;
@@ -247,8 +253,8 @@ TEST_P(ExpertParallel, GivesTheGradientsOfOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ExpertParallel,
                          testing::Values("few", "balanced", "samples", "norms", "shared",
-                                         "later tokens", "biased", "limited", "first", "inputs",
-                                         "random"));
+                                         "shared, added", "later tokens", "biased", "limited",
+                                         "first", "inputs", "random"));
 
 // Rows that go to the ranks of their experts alone: the losses and weights of the rows that all
 // ranks gather, to the bit, with fewer bytes.

@@ -194,17 +194,20 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "disable-tp-comm-split-rs use-mc2 use-ascend-mc2 use-cp-send-recv-overlap "
      "async-log-allreduce cp-window-size:1 enable-overlap-ag-with-matmul "
      "enable-overlap-matmul-with-rs enable-backward-overlap-ag-with-matmul",
-     "communication overlaps with work where it can (--num-slices cuts linears for it)"},
+     "communication overlaps with work where it can (--num-slices cuts linears and heads for it)"},
     {kIgnored,
      "moe-grouped-gemm moe-use-legacy-grouped-gemm moe-extended-tp moe-router-fusion "
      "moe-enable-deepep moe-deepep-num-sms:1 moe-permute-fusion "
-     "moe-shared-expert-overlap overlap-moe-expert-parallel-comm "
+     "overlap-moe-expert-parallel-comm "
      "moe-pad-experts-for-cuda-graph-inference moe-permutation-async-comm "
      "use-fused-moe-token-permute-and-unpermute moe-alltoall-overlap-comm "
      "moe-allgather-overlap-comm moe-fb-overlap moe-tp-extend-ep moe-zero-memory:1 "
      "moe-zero-memory-num-layers:1 moe-hierarchical-alltoallv moe-experts-pipeline-degree:1 "
      "moe-unperm2-mem-optim moe-unperm2-mem-optim-swap moe-bmm-mc2 enable-token-rearrange-opt",
      "rows of tokens are sorted by expert, and one call computes all experts of a layer"},
+    {kIgnored, "moe-shared-expert-overlap",
+     "the MLP that all tokens share is computed while they travel to experts on other ranks and "
+     "back"},
     {kIgnored, "moe-flex-dispatcher-backend:1",
      "flex of --moe-token-dispatcher-type sends rows by the transport that joins all ranks"},
     {kIgnored, "output-layer-slice-num:1 mtp-mem-efficient-logits",

@@ -1,21 +1,130 @@
 #include "ops/context/context_attention.h"
 
+#include <memory>
+#include <utility>
+
 #include "comm/message_lanes.h"
+#include "ops/computed_again.h"
 #include "ops/context/gathered_rows.h"
 #include "ops/context/heads_exchange.h"
+#include "ops/row_ranges.h"
 
 namespace piton {
 namespace {
 
+// The settings of some of the heads.
+AttentionSettings of_heads(AttentionSettings settings, const RowRange& heads,
+                           bool last_in_backward) {
+  settings.head_begin += heads.begin;
+  settings.sinks.begin += heads.begin;
+  settings.sinks.completes_gradient = last_in_backward;
+  if (settings.slopes.defined())
+    settings.slopes = settings.slopes.slice(0, heads.begin, heads.size);
+  return settings;
+}
+
+// The queries of some heads, attended to one slice after another, and their results side by side.
+// Both are recorded around the slices: the node of split_queries() runs after all slices, when the
+// gradient of the queries is complete.
+struct SlicedQueries {
+  std::int64_t id = -1;
+  Shape shape;  // [b, sq, a, d], of the result too
+  Tensor gradient;
+  std::vector<Value> outs;  // [b, sq, heads of a slice, d], parts of one tensor
+};
+
+std::shared_ptr<SlicedQueries> split_queries(Context& context, const Value& q) {
+  auto sliced = std::make_shared<SlicedQueries>();
+  sliced->id = q.id;
+  sliced->shape = q.tensor.shape();
+  if (context.tape != nullptr) {
+    context.tape->record([sliced](Backward& backward) {
+      if (sliced->gradient.defined()) backward.give(sliced->id, std::move(sliced->gradient));
+    });
+  }
+  return sliced;
+}
+
+Value queries_of(Context& context, const Value& q, const RowRange& heads,
+                 const std::shared_ptr<SlicedQueries>& sliced) {
+  const Tensor some = q.tensor.slice(2, heads.begin, heads.size);
+  if (context.tape == nullptr) return {some};
+  return context.tape->part(some, [sliced, heads](const Context&) {
+    return sliced->gradient.slice(2, heads.begin, heads.size);
+  });
+}
+
+// The results of all slices are in `joint` [b * sq, a * d].
+Value joined_heads(Context& context, const Tensor& joint, bool recompute,
+                   const std::vector<RowRange>& heads,
+                   const std::shared_ptr<SlicedQueries>& sliced) {
+  const std::vector<Value> outs = std::exchange(sliced->outs, {});
+  if (context.tape == nullptr) return {joint};
+  Tape& tape = *context.tape;
+  if (recompute) {
+    std::vector<Kept> kept;
+    for (const Value& one : outs) kept.push_back(tape.keep(one.tensor));
+    tape.provide(
+        joint,
+        computed_again([again = context.with_tape(nullptr), kept, heads, dtype = joint.dtype(),
+                        shape = joint.shape(), whole = sliced->shape] {
+          const Tensor rows = again.activation(dtype, shape);
+          // The last slice is needed next.
+          for (std::size_t i = kept.size(); i-- > 0;)
+            copy(again, rows.reshape(whole).slice(2, heads[i].begin, heads[i].size), kept[i].get());
+          return rows;
+        }));
+  }
+  Value result = tape.output(joint);
+  std::vector<std::int64_t> ids;
+  for (const Value& one : outs) ids.push_back(one.id);
+  tape.record([id = result.id, ids, heads, sliced, dtype = joint.dtype()](Backward& backward) {
+    const Tensor dout = backward.take(id);
+    if (!dout.defined()) return;
+    sliced->gradient = backward.place(sliced->id, dtype, sliced->shape);
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      backward.give(ids[i], dout.reshape(sliced->shape).slice(2, heads[i].begin, heads[i].size));
+  });
+  return result;
+}
+
+// Keys and values of all ranks [b, s, g, d], in slices of the heads.
+Value attend_to_gathered(Context& context, const AttentionRows& parts, const ContextPlaces& places,
+                         AttentionSettings settings, const ContextGroup& group) {
+  settings.block_rows = 0;  // for queries from position 0 on
+  const std::int64_t groups = parts.k.tensor.dim(2);
+  const std::vector<RowRange> slices = cut_rows(groups, group.slices, 1);
+  GatheredRows keys({parts.k, parts.v}, *group.keys);
+  keys.start(context, slices[0]);
+  if (slices.size() == 1) {
+    const std::vector<Value> whole = keys.next(context);
+    return attend(context, {parts.q, whole[0], whole[1]}, places.rows, settings);
+  }
+  const Shape& shape = parts.q.tensor.shape();
+  const Tensor joint =
+      context.activation(parts.q.tensor.dtype(), {shape[0] * shape[1], shape[2] * shape[3]});
+  const auto sliced = split_queries(context, parts.q);
+  std::vector<RowRange> heads;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (i + 1 < slices.size()) keys.start(context, slices[i + 1]);
+    const std::int64_t of_group = shape[2] / groups;
+    heads.push_back({slices[i].begin * of_group, slices[i].size * of_group});
+    const Value q = queries_of(context, parts.q, heads[i], sliced);
+    const std::vector<Value> whole = keys.next(context);
+    sliced->outs.push_back(attend(context, {q, whole[0], whole[1]}, places.rows,
+                                  of_heads(settings, heads[i], /*last_in_backward=*/i == 0),
+                                  joint.reshape(shape).slice(2, heads[i].begin, heads[i].size)));
+  }
+  return joined_heads(context, joint, settings.recompute, heads, sliced);
+}
+
 // Of the rows of this rank, or of those that exchanged heads.
 Value attend_to_keys(Context& context, const AttentionRows& parts, const ContextPlaces& places,
-                     AttentionSettings settings, const ContextGroup& group) {
+                     const AttentionSettings& settings, const ContextGroup& group) {
   if (group.keys == nullptr) return attend(context, parts, places.rows, settings);
   if (!group.gathers)
     return ring_attention(context, parts, places.stretches, settings, *group.keys);
-  settings.block_rows = 0;  // for queries from position 0 on
-  const std::vector<Value> keys = gathered_rows(context, {parts.k, parts.v}, *group.keys);
-  return attend(context, {parts.q, keys[0], keys[1]}, places.rows, settings);
+  return attend_to_gathered(context, parts, places, settings, group);
 }
 
 }  // namespace
@@ -34,17 +143,25 @@ Value attend_over_ranks(Context& context, const AttentionRows& parts, const Cont
   if (group.heads == nullptr) return attend_to_keys(context, parts, places, settings, group);
   Communicator& ranks = *group.heads;
   const Shape rows = parts.q.tensor.shape();
-  const std::int64_t heads = rows[2] / ranks.size();
-  const std::int64_t first = ranks.rank() * heads;
-  AttentionSettings of_part = settings;
-  of_part.head_begin += first;
-  of_part.sinks.begin += first;
-  if (of_part.slopes.defined()) of_part.slopes = of_part.slopes.slice(0, first, heads);
-  const std::vector<Value> whole = whole_sequences(context, {parts.q, parts.k, parts.v}, ranks);
-  const Value mixed =
-      attend_to_keys(context, {whole[0], whole[1], whole[2]}, places, of_part, group);
-  const Shape shape{rows[0], rows[1] * ranks.size(), heads, rows[3]};
-  const Value own = own_rows(context, {mixed.tensor.reshape(shape), mixed.id}, ranks);
+  const std::int64_t heads = rows[2] / ranks.size();  // of queries, of this rank after the exchange
+  const std::int64_t groups = parts.k.tensor.dim(2) / ranks.size();
+  const std::vector<RowRange> slices = cut_rows(groups, group.slices, 1);
+  const auto part = [&](std::size_t i) {
+    return HeadPart{.begin = slices[i].begin, .size = slices[i].size, .of = groups};
+  };
+  ToSequences there({parts.q, parts.k, parts.v}, ranks);
+  ToRows back(ranks);
+  there.start(context, part(0));
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (i + 1 < slices.size()) there.start(context, part(i + 1));
+    const std::vector<Value> whole = there.next(context);
+    const RowRange own{ranks.rank() * heads + part(i).first(heads), part(i).count(heads)};
+    const Value mixed = attend_to_keys(context, {whole[0], whole[1], whole[2]}, places,
+                                       of_heads(settings, own, /*last_in_backward=*/i == 0), group);
+    const Shape shape{rows[0], rows[1] * ranks.size(), own.size, rows[3]};
+    back.start(context, {mixed.tensor.reshape(shape), mixed.id}, part(i));
+  }
+  const Value own = back.all(context);
   return {own.tensor.reshape({rows[0] * rows[1], rows[2] * rows[3]}), own.id};
 }
 

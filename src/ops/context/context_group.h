@@ -46,6 +46,7 @@ struct ContextGroup {
   Communicator* heads = nullptr;  // those of `group` that exchange heads; null: none do
   Communicator* keys = nullptr;   // those that see one another's keys; null: none do
   bool gathers = false;           // they see all keys at once; else one after another, in a ring
+  int slices = 1;                 // of the heads, of which one is attended to while others travel
 
   int size() const { return group == nullptr ? 1 : group->size(); }
   int rank() const { return group == nullptr ? 0 : group->rank(); }

@@ -1,113 +1,193 @@
 #include "ops/context/gathered_rows.h"
 
-#include <memory>
 #include <utility>
 
 #include "comm/communicator.h"
 #include "ops/computed_again.h"
-#include "ops/context/member_blocks.h"
 
 namespace piton {
 namespace {
 
-std::vector<Tensor> gathered(const Context& context, const std::vector<Tensor>& rows,
-                             Communicator& ranks) {
+std::vector<Tensor> heads_of(const std::vector<Tensor>& rows, const RowRange& heads) {
+  std::vector<Tensor> some;
+  for (const Tensor& one : rows) some.push_back(one.slice(2, heads.begin, heads.size));
+  return some;
+}
+
+std::vector<Shape> shapes_of(const std::vector<Tensor>& tensors) {
   std::vector<Shape> shapes;
-  for (const Tensor& one : rows) shapes.push_back(one.shape());
+  for (const Tensor& one : tensors) shapes.push_back(one.shape());
+  return shapes;
+}
+
+// Makes the memory of both not be used before `ready`.
+void hold(const Context& context, const MemberBlocks& a, const MemberBlocks& b,
+          const Event& ready) {
+  for (const MemberBlocks* blocks : {&a, &b}) context.arena.hold(blocks->buffer(), ready.fence());
+}
+
+TravelingBlocks start_to_gather(const Context& context, const std::vector<Tensor>& rows,
+                                Communicator& ranks) {
   const DType dtype = rows.front().dtype();
-  const int c = ranks.size();
-  const MemberBlocks mine(context, dtype, shapes, 1), all(context, dtype, shapes, c);
+  const std::vector<Shape> shapes = shapes_of(rows);
+  const MemberBlocks mine(context, dtype, shapes, 1);
+  TravelingBlocks all{.blocks = MemberBlocks(context, dtype, shapes, ranks.size()), .ready = {}};
   for (std::size_t i = 0; i < rows.size(); ++i) copy(context, mine.at(0, i), rows[i]);
-  await_collective(context, ranks.all_gather(all.buffer(), mine.buffer(), context.stream),
-                   {mine.buffer(), all.buffer()});
+  all.ready = ranks.all_gather(all.blocks.buffer(), mine.buffer(), context.stream);
+  hold(context, mine, all.blocks, all.ready);
+  return all;
+}
+
+std::vector<Tensor> gathered(const Context& context, const TravelingBlocks& all,
+                             Communicator& ranks) {
+  context.await(all.ready);
+  const int c = ranks.size();
   std::vector<Tensor> wholes;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    Shape shape = shapes[i];
+  for (std::size_t i = 0; i < all.blocks.tensors(); ++i) {
+    Shape shape = all.blocks.at(0, i).shape();
     shape[1] *= c;
-    wholes.push_back(context.activation(dtype, shape));
+    wholes.push_back(context.activation(all.blocks.buffer().dtype(), shape));
     for (int member = 0; member < c; ++member) {
-      for_stretches(wholes[i], all.at(member, i), member, c,
+      for_stretches(wholes[i], all.blocks.at(member, i), member, c,
                     [&](const Tensor& whole, const Tensor& part) { copy(context, whole, part); });
     }
   }
   return wholes;
 }
 
-// rows[i] = this rank's rows of the sum over ranks of wholes[i].
-void scatter_sums(const Context& context, const std::vector<Tensor>& wholes,
-                  const std::vector<Tensor>& rows, Communicator& ranks) {
-  std::vector<Shape> shapes;
-  for (const Tensor& one : rows) shapes.push_back(one.shape());
-  const DType sums = sum_dtype(rows.front().dtype());
+// This rank's rows of the sum over ranks of `wholes` [b, s, n, d].
+TravelingBlocks start_to_scatter(const Context& context, const std::vector<Tensor>& wholes,
+                                 Communicator& ranks) {
+  const DType sums = sum_dtype(wholes.front().dtype());
   const int c = ranks.size();
-  const MemberBlocks mine(context, sums, shapes, 1), all(context, sums, shapes, c);
+  std::vector<Shape> shapes = shapes_of(wholes);
+  for (Shape& shape : shapes) shape[1] /= c;
+  TravelingBlocks mine{.blocks = MemberBlocks(context, sums, shapes, 1), .ready = {}};
+  const MemberBlocks all(context, sums, shapes, c);
   for (int member = 0; member < c; ++member) {
-    for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t i = 0; i < wholes.size(); ++i) {
       for_stretches(wholes[i], all.at(member, i), member, c,
                     [&](const Tensor& whole, const Tensor& part) { copy(context, part, whole); });
     }
   }
-  await_collective(context, ranks.reduce_scatter(mine.buffer(), all.buffer(), context.stream),
-                   {mine.buffer(), all.buffer()});
-  for (std::size_t i = 0; i < rows.size(); ++i) copy(context, rows[i], mine.at(0, i));
+  mine.ready = ranks.reduce_scatter(mine.blocks.buffer(), all.buffer(), context.stream);
+  hold(context, mine.blocks, all, mine.ready);
+  return mine;
 }
-
-// Gathers when backward first asks for one of the results. All ranks ask in the same order.
-class GatheredAgain {
- public:
-  GatheredAgain(const Context& context, std::vector<Kept> rows, Communicator& ranks)
-      : context_(context.with_tape(nullptr)), rows_(std::move(rows)), ranks_(ranks) {}
-
-  const Tensor& whole(std::size_t i) {
-    if (wholes_.empty()) {
-      std::vector<Tensor> rows;
-      for (const Kept& one : rows_) rows.push_back(one.get());
-      wholes_ = gathered(context_, rows, ranks_);
-      rows_.clear();
-    }
-    return wholes_[i];
-  }
-
- private:
-  Context context_;
-  std::vector<Kept> rows_;
-  Communicator& ranks_;
-  std::vector<Tensor> wholes_;
-};
 
 }  // namespace
 
-std::vector<Value> gathered_rows(Context& context, const std::vector<Value>& rows,
-                                 Communicator& ranks) {
+// Memory for them is asked for by the first slice that comes back.
+struct GatheredRows::Gradients {
+  std::vector<std::int64_t> ids;
+  std::vector<Shape> shapes;
+  std::vector<Tensor> places;
+};
+
+// Gathers slices when backward first asks for one of their results, and the slice before, for which
+// it asks next. All ranks ask in the same order.
+class GatheredRows::Again {
+ public:
+  Again(const Context& context, std::vector<Kept> rows, Communicator& ranks)
+      : context_(context.with_tape(nullptr)), rows_(std::move(rows)), ranks_(ranks) {}
+
+  void add(const RowRange& heads) { slices_.push_back({.heads = heads}); }
+
+  // Once: tensor `i` of a slice.
+  Tensor take(std::int64_t number, std::size_t i) {
+    Slice& slice = slices_[static_cast<std::size_t>(number)];
+    if (slice.wholes.empty()) {
+      start(slice);
+      if (number > 0) start(slices_[static_cast<std::size_t>(number - 1)]);
+      slice.wholes = gathered(context_, *slice.there, ranks_);
+      slice.there.reset();
+    }
+    return std::move(slice.wholes[i]);
+  }
+
+ private:
+  struct Slice {
+    RowRange heads;
+    bool started = false;
+    std::optional<TravelingBlocks> there = {};
+    std::vector<Tensor> wholes = {};
+  };
+
+  void start(Slice& slice) {
+    if (std::exchange(slice.started, true)) return;
+    std::vector<Tensor> rows;
+    for (const Kept& one : rows_) rows.push_back(one.get());
+    slice.there = start_to_gather(context_, heads_of(rows, slice.heads), ranks_);
+    if (++started_ == slices_.size()) rows_.clear();
+  }
+
+  Context context_;
+  std::vector<Kept> rows_;
+  Communicator& ranks_;
+  std::vector<Slice> slices_;
+  std::size_t started_ = 0;
+};
+
+GatheredRows::GatheredRows(std::vector<Value> rows, Communicator& ranks)
+    : rows_(std::move(rows)), ranks_(ranks) {}
+
+void GatheredRows::start(Context& context, const RowRange& heads) {
   std::vector<Tensor> tensors;
-  for (const Value& one : rows) tensors.push_back(one.tensor);
+  for (const Value& one : rows_) tensors.push_back(one.tensor);
+  const auto back = std::make_shared<std::optional<TravelingBlocks>>();
+  slices_.push_back({started_++, start_to_gather(context, heads_of(tensors, heads), ranks_), back});
+  if (context.tape == nullptr) return;
+  const bool first = gradients_ == nullptr;
+  if (first) {
+    gradients_ = std::make_shared<Gradients>();
+    std::vector<Kept> kept;
+    for (const Value& one : rows_) {
+      gradients_->ids.push_back(one.id);
+      gradients_->shapes.push_back(one.tensor.shape());
+      kept.push_back(context.tape->keep(one.tensor));
+    }
+    again_ = std::make_shared<Again>(context, std::move(kept), ranks_);
+  }
+  again_->add(heads);
+  context.tape->record([gradients = gradients_, heads, back, first,
+                        dtype = tensors.front().dtype()](Backward& backward) {
+    const auto sums = std::exchange(*back, std::nullopt);
+    if (!sums) return;
+    const Context& context = backward.context();
+    auto& [ids, shapes, places] = *gradients;
+    for (std::size_t i = places.size(); i < ids.size(); ++i)
+      places.push_back(backward.place(ids[i], dtype, shapes[i]));
+    context.await(sums->ready);
+    const std::vector<Tensor> of_heads = heads_of(places, heads);
+    for (std::size_t i = 0; i < ids.size(); ++i) copy(context, of_heads[i], sums->blocks.at(0, i));
+    if (!first) return;
+    for (std::size_t i = 0; i < ids.size(); ++i) backward.give(ids[i], std::move(places[i]));
+  });
+}
+
+std::vector<Value> GatheredRows::next(Context& context) {
+  PITON_ASSERT(!slices_.empty(), "no slice is under way");
+  const Slice slice = std::move(slices_.front());
+  slices_.pop_front();
   std::vector<Value> results;
-  for (const Tensor& whole : gathered(context, tensors, ranks))
+  for (const Tensor& whole : gathered(context, slice.there, ranks_))
     results.push_back(context.tape == nullptr ? Value{whole} : context.tape->output(whole));
   if (context.tape == nullptr) return results;
-  Tape& tape = *context.tape;
-  std::vector<Kept> kept;
-  std::vector<std::int64_t> inputs, outputs;
-  std::vector<Shape> shapes;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    kept.push_back(tape.keep(tensors[i]));
-    inputs.push_back(rows[i].id);
-    outputs.push_back(results[i].id);
-    shapes.push_back(tensors[i].shape());
+  std::vector<std::int64_t> ids;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    ids.push_back(results[i].id);
+    context.tape->provide(results[i].tensor,
+                          computed_again([again = again_, number = slice.number, i] {
+                            return again->take(number, i);
+                          }));
   }
-  const auto again = std::make_shared<GatheredAgain>(context, std::move(kept), ranks);
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    tape.provide(results[i].tensor, computed_again([again, i] { return again->whole(i); }));
-  tape.record([inputs, outputs, shapes, &ranks](Backward& backward) {
-    std::vector<Tensor> wholes, places;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      Tensor gradient = backward.take(outputs[i]);
-      if (!gradient.defined()) return;
-      places.push_back(backward.place(inputs[i], gradient.dtype(), shapes[i]));
-      wholes.push_back(std::move(gradient));
+  context.tape->record([ids, back = slice.back, &ranks = ranks_](Backward& backward) {
+    std::vector<Tensor> wholes;
+    for (const std::int64_t id : ids) {
+      wholes.push_back(backward.take(id));
+      if (!wholes.back().defined()) return;
     }
-    scatter_sums(backward.context(), wholes, places, ranks);
-    for (std::size_t i = 0; i < inputs.size(); ++i) backward.give(inputs[i], places[i]);
+    *back = start_to_scatter(backward.context(), wholes, ranks);
   });
   return results;
 }

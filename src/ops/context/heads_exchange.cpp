@@ -3,145 +3,207 @@
 #include <utility>
 
 #include "comm/communicator.h"
-#include "ops/context/member_blocks.h"
 
 namespace piton {
 namespace {
 
-// The buffers of one all-to-all.
-class ExchangedBlocks {
- public:
-  // `rows`: shapes [b, r, H, d] of the tensors on one side.
-  ExchangedBlocks(const Context& context, const std::vector<Shape>& rows, DType dtype,
-                  Communicator& ranks)
-      : context_(context),
-        ranks_(ranks),
-        sent_(context, dtype, parts_of(rows, ranks.size()), ranks.size()),
-        received_(context, dtype, parts_of(rows, ranks.size()), ranks.size()) {}
-
-  // The place of tensor `i` in the block for, or from, a member: [b, r, H/u, d].
-  Tensor sent(int member, std::size_t i) const { return sent_.at(member, i); }
-  Tensor received(int member, std::size_t i) const { return received_.at(member, i); }
-
-  void exchange() {
-    const Tensor &in = received_.buffer(), &out = sent_.buffer();
-    await_collective(context_, ranks_.all_to_all(in, out, context_.stream), {out, in});
-  }
-
- private:
-  static std::vector<Shape> parts_of(std::vector<Shape> rows, int ranks) {
-    for (Shape& shape : rows) {
-      PITON_ASSERT(shape[2] % ranks == 0 && shape[1] % 2 == 0, "{} over {} ranks", to_string(shape),
-                   ranks);
-      shape[2] /= ranks;
-    }
-    return rows;
-  }
-
-  const Context& context_;
-  Communicator& ranks_;
-  MemberBlocks sent_;
-  MemberBlocks received_;
-};
-
-// The heads of a member: [b, r, H, d] -> [b, r, H/u, d].
-Tensor heads_of(const Tensor& rows, int member, int members) {
+// The heads of a member that are in a part: [b, r, H, d] -> [b, r, h, d].
+Tensor heads_of(const Tensor& rows, int member, int members, const HeadPart& part) {
   const std::int64_t heads = rows.dim(2) / members;
-  return rows.slice(2, member * heads, heads);
+  return rows.slice(2, member * heads + part.first(heads), part.count(heads));
 }
 
-std::vector<Tensor> to_sequences(const Context& context, const std::vector<Tensor>& rows,
-                                 Communicator& ranks) {
-  std::vector<Shape> shapes;
-  for (const Tensor& one : rows) shapes.push_back(one.shape());
-  const DType dtype = rows.front().dtype();
-  ExchangedBlocks blocks(context, shapes, dtype, ranks);
+// `parts`: the shapes [b, r, h, d] of the tensors in a block, the same for each member. `fill` gets
+// the blocks that are sent.
+template <typename Fill>
+TravelingBlocks exchanged(const Context& context, DType dtype, const std::vector<Shape>& parts,
+                          Communicator& ranks, const Fill& fill) {
+  const MemberBlocks sent(context, dtype, parts, ranks.size());
+  TravelingBlocks there{.blocks = MemberBlocks(context, dtype, parts, ranks.size()), .ready = {}};
+  fill(sent);
+  const Tensor& received = there.blocks.buffer();
+  there.ready = ranks.all_to_all(received, sent.buffer(), context.stream);
+  for (const Tensor& buffer : {sent.buffer(), received})
+    context.arena.hold(buffer, there.ready.fence());
+  return there;
+}
+
+TravelingBlocks start_to_sequences(const Context& context, const std::vector<Tensor>& rows,
+                                   const HeadPart& part, Communicator& ranks) {
   const int u = ranks.size();
-  for (int member = 0; member < u; ++member) {
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      copy(context, blocks.sent(member, i), heads_of(rows[i], member, u));
+  std::vector<Shape> parts;
+  for (const Tensor& one : rows) {
+    const std::int64_t heads = one.dim(2) / u;
+    PITON_ASSERT(one.dim(2) % u == 0 && heads % part.of == 0 && one.dim(1) % 2 == 0,
+                 "{} over {} ranks, in {} parts", to_string(one), u, part.of);
+    parts.push_back({one.dim(0), one.dim(1), part.count(heads), one.dim(3)});
   }
-  blocks.exchange();
-  std::vector<Tensor> wholes;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const Shape& shape = shapes[i];
-    wholes.push_back(context.activation(dtype, {shape[0], shape[1] * u, shape[2] / u, shape[3]}));
+  return exchanged(context, rows.front().dtype(), parts, ranks, [&](const MemberBlocks& sent) {
     for (int member = 0; member < u; ++member) {
-      for_stretches(wholes[i], blocks.received(member, i), member, u,
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        copy(context, sent.at(member, i), heads_of(rows[i], member, u, part));
+    }
+  });
+}
+
+std::vector<Tensor> sequences_of(const Context& context, const TravelingBlocks& there,
+                                 Communicator& ranks) {
+  context.await(there.ready);
+  const int u = ranks.size();
+  std::vector<Tensor> wholes;
+  for (std::size_t i = 0; i < there.blocks.tensors(); ++i) {
+    Shape shape = there.blocks.at(0, i).shape();
+    shape[1] *= u;
+    wholes.push_back(context.activation(there.blocks.buffer().dtype(), shape));
+    for (int member = 0; member < u; ++member) {
+      for_stretches(wholes[i], there.blocks.at(member, i), member, u,
                     [&](const Tensor& whole, const Tensor& part) { copy(context, whole, part); });
     }
   }
   return wholes;
 }
 
-// `rows`: where the results are written.
-void to_rows(const Context& context, const std::vector<Tensor>& wholes,
-             const std::vector<Tensor>& rows, Communicator& ranks) {
-  std::vector<Shape> shapes;
-  for (const Tensor& one : rows) shapes.push_back(one.shape());
-  ExchangedBlocks blocks(context, shapes, rows.front().dtype(), ranks);
+TravelingBlocks start_to_rows(const Context& context, const std::vector<Tensor>& wholes,
+                              Communicator& ranks) {
+  const int u = ranks.size();
+  std::vector<Shape> parts;
+  for (const Tensor& one : wholes)
+    parts.push_back({one.dim(0), one.dim(1) / u, one.dim(2), one.dim(3)});
+  return exchanged(context, wholes.front().dtype(), parts, ranks, [&](const MemberBlocks& sent) {
+    for (int member = 0; member < u; ++member) {
+      for (std::size_t i = 0; i < wholes.size(); ++i) {
+        for_stretches(wholes[i], sent.at(member, i), member, u,
+                      [&](const Tensor& whole, const Tensor& part) { copy(context, part, whole); });
+      }
+    }
+  });
+}
+
+// Writes a part to `rows`.
+void write_rows(const Context& context, const TravelingBlocks& there, const HeadPart& part,
+                const std::vector<Tensor>& rows, Communicator& ranks) {
+  context.await(there.ready);
   const int u = ranks.size();
   for (int member = 0; member < u; ++member) {
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      for_stretches(wholes[i], blocks.sent(member, i), member, u,
-                    [&](const Tensor& whole, const Tensor& part) { copy(context, part, whole); });
-    }
-  }
-  blocks.exchange();
-  for (int member = 0; member < u; ++member) {
     for (std::size_t i = 0; i < rows.size(); ++i)
-      copy(context, heads_of(rows[i], member, u), blocks.received(member, i));
+      copy(context, heads_of(rows[i], member, u, part), there.blocks.at(member, i));
   }
 }
 
+using Back = std::shared_ptr<std::optional<TravelingBlocks>>;
+
 }  // namespace
 
-std::vector<Value> whole_sequences(Context& context, const std::vector<Value>& rows,
-                                   Communicator& ranks) {
-  std::vector<Tensor> tensors;
-  for (const Value& one : rows) tensors.push_back(one.tensor);
-  std::vector<Value> results;
-  std::vector<std::int64_t> inputs, outputs;
+// Memory for them is asked for by the first part that comes back.
+struct ToSequences::Gradients {
+  std::vector<std::int64_t> ids;
   std::vector<Shape> shapes;
-  for (const Tensor& whole : to_sequences(context, tensors, ranks))
-    results.push_back(context.tape == nullptr ? Value{whole} : context.tape->output(whole));
-  if (context.tape == nullptr) return results;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    inputs.push_back(rows[i].id);
-    outputs.push_back(results[i].id);
-    shapes.push_back(rows[i].tensor.shape());
-  }
-  context.tape->record([inputs, outputs, shapes, &ranks](Backward& backward) {
-    std::vector<Tensor> wholes, places;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      Tensor gradient = backward.take(outputs[i]);
-      if (!gradient.defined()) return;
-      const Shape& shape = shapes[i];
-      const int u = ranks.size();
-      wholes.push_back(gradient.reshape({shape[0], shape[1] * u, shape[2] / u, shape[3]}));
-      places.push_back(backward.place(inputs[i], gradient.dtype(), shape));
+  std::vector<Tensor> places;
+};
+
+ToSequences::ToSequences(std::vector<Value> rows, Communicator& ranks)
+    : rows_(std::move(rows)), ranks_(ranks) {}
+
+void ToSequences::start(Context& context, const HeadPart& part) {
+  std::vector<Tensor> tensors;
+  for (const Value& one : rows_) tensors.push_back(one.tensor);
+  const auto back = std::make_shared<std::optional<TravelingBlocks>>();
+  parts_.push_back({part, start_to_sequences(context, tensors, part, ranks_), back});
+  if (context.tape == nullptr) return;
+  const bool first = gradients_ == nullptr;
+  if (first) {
+    gradients_ = std::make_shared<Gradients>();
+    for (const Value& one : rows_) {
+      gradients_->ids.push_back(one.id);
+      gradients_->shapes.push_back(one.tensor.shape());
     }
-    to_rows(backward.context(), wholes, places, ranks);
-    for (std::size_t i = 0; i < inputs.size(); ++i) backward.give(inputs[i], places[i]);
+  }
+  context.tape->record([gradients = gradients_, part, back, first, dtype = tensors.front().dtype(),
+                        &ranks = ranks_](Backward& backward) {
+    const auto there = std::exchange(*back, std::nullopt);
+    if (!there) return;
+    auto& [ids, shapes, places] = *gradients;
+    if (places.empty()) {
+      for (std::size_t i = 0; i < ids.size(); ++i)
+        places.push_back(backward.place(ids[i], dtype, shapes[i]));
+    }
+    write_rows(backward.context(), *there, part, places, ranks);
+    if (!first) return;
+    for (std::size_t i = 0; i < ids.size(); ++i) backward.give(ids[i], std::move(places[i]));
+  });
+}
+
+std::vector<Value> ToSequences::next(Context& context) {
+  PITON_ASSERT(!parts_.empty(), "no part is under way");
+  const TravelingPart part = std::move(parts_.front());
+  parts_.pop_front();
+  std::vector<Value> results;
+  std::vector<std::pair<std::int64_t, Shape>> outputs;
+  for (const Tensor& whole : sequences_of(context, part.there, ranks_)) {
+    results.push_back(context.tape == nullptr ? Value{whole} : context.tape->output(whole));
+    outputs.emplace_back(results.back().id, whole.shape());
+  }
+  if (context.tape == nullptr) return results;
+  context.tape->record([outputs, back = part.back, &ranks = ranks_](Backward& backward) {
+    std::vector<Tensor> gradients;
+    for (const auto& [id, shape] : outputs) {
+      const Tensor gradient = backward.take(id);
+      if (!gradient.defined()) return;
+      gradients.push_back(gradient.reshape(shape));
+    }
+    *back = start_to_rows(backward.context(), gradients, ranks);
   });
   return results;
 }
 
-Value own_rows(Context& context, const Value& sequences, Communicator& ranks) {
+void ToRows::start(Context& context, const Value& sequences, const HeadPart& part) {
   const Shape& whole = sequences.tensor.shape();
-  const int u = ranks.size();
-  const Shape shape{whole[0], whole[1] / u, whole[2] * u, whole[3]};
-  const Tensor rows = context.activation(sequences.tensor.dtype(), shape);
-  to_rows(context, {sequences.tensor}, {rows}, ranks);
+  const int u = ranks_.size();
+  if (parts_.empty()) shape_ = {whole[0], whole[1] / u, 0, whole[3]};
+  shape_[2] += whole[2] * u;
+  const auto back = std::make_shared<std::optional<TravelingBlocks>>();
+  parts_.push_back({part, start_to_rows(context, {sequences.tensor}, ranks_), back});
+  if (context.tape == nullptr) return;
+  context.tape->record([x_id = sequences.id, back, &ranks = ranks_](Backward& backward) {
+    const auto there = std::exchange(*back, std::nullopt);
+    if (there) backward.give(x_id, sequences_of(backward.context(), *there, ranks).front());
+  });
+}
+
+Value ToRows::all(Context& context) {
+  const Tensor rows = context.activation(parts_.front().there.blocks.buffer().dtype(), shape_);
+  std::vector<std::pair<HeadPart, Back>> backs;
+  for (TravelingPart& part : parts_) {
+    write_rows(context, part.there, part.heads, {rows}, ranks_);
+    backs.emplace_back(part.heads, part.back);
+  }
+  parts_.clear();
   if (context.tape == nullptr) return {rows};
   Value result = context.tape->output(rows);
-  context.tape->record([x_id = sequences.id, id = result.id, shape, &ranks](Backward& backward) {
-    const Tensor gradient = backward.take(id);
-    if (!gradient.defined()) return;
-    const Context& context = backward.context();
-    backward.give(x_id, to_sequences(context, {gradient.reshape(shape)}, ranks).front());
-  });
+  context.tape->record(
+      [backs, id = result.id, shape = shape_, &ranks = ranks_](Backward& backward) {
+        const Tensor gradient = backward.take(id);
+        if (!gradient.defined()) return;
+        // The last part is the first one whose attention follows.
+        for (auto part = backs.rbegin(); part != backs.rend(); ++part) {
+          const auto& [heads, back] = *part;
+          *back = start_to_sequences(backward.context(), {gradient.reshape(shape)}, heads, ranks);
+        }
+      });
   return result;
+}
+
+std::vector<Value> whole_sequences(Context& context, const std::vector<Value>& rows,
+                                   Communicator& ranks) {
+  ToSequences there(rows, ranks);
+  there.start(context, {});
+  return there.next(context);
+}
+
+Value own_rows(Context& context, const Value& sequences, Communicator& ranks) {
+  ToRows back(ranks);
+  back.start(context, sequences, {});
+  return back.all(context);
 }
 
 }  // namespace piton

@@ -22,6 +22,7 @@ class MemberBlocks {
   }
 
   const Tensor& buffer() const { return buffer_; }
+  std::size_t tensors() const { return parts_.size(); }  // of a block
   // Tensor `i` of a block.
   Tensor at(int block, std::size_t i) const {
     return buffer_.slice(0, block * block_ + begins_[i], parts_[i].elements()).reshape(parts_[i]);
@@ -34,12 +35,11 @@ class MemberBlocks {
   Tensor buffer_;
 };
 
-// Waits for a collective, which reads or writes `buffers`.
-inline void await_collective(const Context& context, const Event& ready,
-                             const std::vector<Tensor>& buffers) {
-  for (const Tensor& buffer : buffers) context.arena.hold(buffer, ready.fence());
-  context.await(ready);
-}
+// Blocks that a collective writes.
+struct TravelingBlocks {
+  MemberBlocks blocks;
+  Event ready;
+};
 
 inline void copy(const Context& context, const Tensor& dst, const Tensor& src) {
   context.kernels.run(Copy{.dst = dst, .src = src}, context.stream);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -132,50 +133,41 @@ Tensor rows_to_send(const Context& context, const Tensor& x, const Tensor& sourc
 }
 
 // [room, w]: what all_to_all_rows gives.
-Tensor moved(const Context& context, Communicator& ranks, const Tensor& mine, std::int64_t room,
-             const RowCounts& counts) {
+Traveling moved(const Context& context, Communicator& ranks, const Tensor& mine, std::int64_t room,
+                const RowCounts& counts) {
   const Tensor out = context.activation(mine.dtype(), {room, mine.dim(1)});
   const Event ready = ranks.all_to_all_rows(out, mine, counts, context.stream);
   for (const Tensor& tensor : {out, mine}) context.arena.hold(tensor, ready.fence());
-  context.await(ready);
-  return out;
+  return {out, ready};
 }
 
-// An exchange whose tensors the tape keeps.
-struct KeptExchange {
+// What both ways of an exchange need, without its tensors.
+struct Ways {
   Communicator* ranks;
-  RowCounts counts;
-  std::int64_t room;
-  Kept sources, places;
+  RowCounts counts;         // of the way to the experts
+  std::int64_t sent, room;  // rows of the tensors here, and at the experts
 
-  KeptExchange(Tape& tape, const RowExchange& exchange)
+  explicit Ways(const RowExchange& exchange)
       : ranks(exchange.ranks),
         counts(exchange.counts),
-        room(exchange.choices.dim(0)),
-        sources(tape.keep(exchange.sources)),
-        places(tape.keep(exchange.places)) {}
+        sent(exchange.sources.dim(0)),
+        room(exchange.choices.dim(0)) {}
 
-  RowExchange get() const {
-    return {.ranks = ranks, .counts = counts, .sources = sources.get(), .places = places.get()};
+  // x [n, w] -> [room, w]. `sources`: of the exchange.
+  Traveling to_experts(const Context& context, const Tensor& x, const Tensor& sources) const {
+    const Tensor rows = rows_to_send(context, x, sources, counts.sent(ranks->rank()));
+    return moved(context, *ranks, rows, room, counts);
+  }
+  // x [room, w] -> [sent, w].
+  Traveling from_experts(const Context& context, const Tensor& x) const {
+    return moved(context, *ranks, x, sent, counts.reversed());
   }
 };
 
-// x [n, w] -> [room, w].
-Tensor to_experts(const Context& context, const Tensor& x, const RowExchange& exchange,
-                  std::int64_t room) {
-  Communicator& ranks = *exchange.ranks;
-  const Tensor sent =
-      rows_to_send(context, x, exchange.sources, exchange.counts.sent(ranks.rank()));
-  return moved(context, ranks, sent, room, exchange.counts);
-}
-
-// x [room, w] -> [n, w].
-Tensor from_experts(const Context& context, const Tensor& x, const RowExchange& exchange) {
-  const Tensor rows =
-      moved(context, *exchange.ranks, x, exchange.sources.dim(0), exchange.counts.reversed());
-  const Tensor y = context.activation(x.dtype(), {exchange.places.dim(0), x.dim(1)});
-  context.kernels.run(CombineExperts{.y = y, .rows = rows, .places = exchange.places},
-                      context.stream);
+// rows [s, w], `places` of the exchange -> [n, w]: what the ranks have for each token, added up.
+Tensor added_up(const Context& context, const Tensor& rows, const Tensor& places) {
+  const Tensor y = context.activation(rows.dtype(), {places.dim(0), rows.dim(1)});
+  context.kernels.run(CombineExperts{.y = y, .rows = rows, .places = places}, context.stream);
   return y;
 }
 
@@ -207,31 +199,58 @@ RowExchange exchanged_rows(Context& context, Communicator& ranks, const Tensor& 
           .used = rows.used};
 }
 
-Value sent_rows(Context& context, const Value& x, const RowExchange& exchange) {
-  const Tensor y = to_experts(context, x.tensor, exchange, exchange.choices.dim(0));
-  if (context.tape == nullptr) return {y};
-  Value result = context.tape->output(y);
-  if (x.id < 0) return result;
-  context.tape->record([x_id = x.id, id = result.id,
-                        kept = KeptExchange(*context.tape, exchange)](Backward& backward) {
-    const Tensor dy = backward.take(id);
-    if (!dy.defined()) return;
-    backward.give(x_id, from_experts(backward.context(), dy, kept.get()));
+UnderWay start_sent_rows(Context& context, const Value& x, const RowExchange& exchange) {
+  const Ways ways(exchange);
+  const Traveling there = ways.to_experts(context, x.tensor, exchange.sources);
+  const auto back = std::make_shared<Traveling>();
+  const bool wants = x.wants_gradient();
+  if (context.tape != nullptr && wants) {
+    context.tape->record(
+        [x_id = x.id, back, places = context.tape->keep(exchange.places)](Backward& backward) {
+          const Traveling rows = std::exchange(*back, {});
+          if (!rows.tensor.defined()) return;
+          backward.context().await(rows.ready);
+          backward.give(x_id, added_up(backward.context(), rows.tensor, places.get()));
+        });
+  }
+  return UnderWay([ways, there, back, wants](Context& context) -> Value {
+    context.await(there.ready);
+    if (context.tape == nullptr) return {there.tensor};
+    Value result = context.tape->output(there.tensor);
+    if (!wants) return result;
+    context.tape->record([id = result.id, ways, back](Backward& backward) {
+      const Tensor dy = backward.take(id);
+      if (dy.defined()) *back = ways.from_experts(backward.context(), dy);
+    });
+    return result;
   });
-  return result;
+}
+
+Value sent_rows(Context& context, const Value& x, const RowExchange& exchange) {
+  return start_sent_rows(context, x, exchange).finish(context);
+}
+
+UnderWay start_returned_rows(Context& context, const Value& x, const RowExchange& exchange) {
+  const Ways ways(exchange);
+  const Traveling rows = ways.from_experts(context, x.tensor);
+  const auto back = give_when_back(context, x.id);
+  return UnderWay([ways, rows, back, sources = exchange.sources,
+                   places = exchange.places](Context& context) -> Value {
+    context.await(rows.ready);
+    const Tensor y = added_up(context, rows.tensor, places);
+    if (context.tape == nullptr) return {y};
+    Value result = context.tape->output(y);
+    context.tape->record(
+        [id = result.id, ways, back, kept = context.tape->keep(sources)](Backward& backward) {
+          const Tensor dy = backward.take(id);
+          if (dy.defined()) *back = ways.to_experts(backward.context(), dy, kept.get());
+        });
+    return result;
+  });
 }
 
 Value returned_rows(Context& context, const Value& x, const RowExchange& exchange) {
-  const Tensor y = from_experts(context, x.tensor, exchange);
-  if (context.tape == nullptr) return {y};
-  Value result = context.tape->output(y);
-  context.tape->record([x_id = x.id, id = result.id,
-                        kept = KeptExchange(*context.tape, exchange)](Backward& backward) {
-    const Tensor dy = backward.take(id);
-    if (!dy.defined()) return;
-    backward.give(x_id, to_experts(backward.context(), dy, kept.get(), kept.room));
-  });
-  return result;
+  return start_returned_rows(context, x, exchange).finish(context);
 }
 
 double share_of_tokens(const RoutingRules& rules, std::int64_t experts, const ExpertRange& here) {

@@ -16,6 +16,7 @@
 #include "comm/communicator.h"
 #include "ops/experts/expert_rows.h"
 #include "ops/experts/routing.h"
+#include "ops/under_way.h"
 
 namespace piton {
 
@@ -45,9 +46,11 @@ RowExchange exchanged_rows(Context& context, Communicator& ranks, const Tensor& 
 
 // x [n, w] -> [r, w]: the rows of the tokens that have experts here.
 Value sent_rows(Context& context, const Value& x, const RowExchange& exchange);
+UnderWay start_sent_rows(Context& context, const Value& x, const RowExchange& exchange);
 
 // x [r, w] -> [n, w]: the sum over the ranks of what they have for the tokens of this one.
 Value returned_rows(Context& context, const Value& x, const RowExchange& exchange);
+UnderWay start_returned_rows(Context& context, const Value& x, const RowExchange& exchange);
 
 // The share of all tokens that have at least one of the experts `here`, if all choices that the
 // rules allow are as likely.

@@ -7,15 +7,9 @@
 namespace piton {
 namespace {
 
-// A tensor that a collective writes, complete at `ready`.
-struct Travelling {
-  Tensor tensor;
-  Event ready;
-};
-
 // The sum over the members of x [n, h]: [n, h], or with `splits` this one's [n/t, h]. x is
 // overwritten.
-Travelling summed(const Context& context, const Tensor& x, Communicator& group, bool splits) {
+Traveling summed(const Context& context, const Tensor& x, Communicator& group, bool splits) {
   Tensor sum = x;
   Event ready;
   if (splits) {
@@ -31,46 +25,53 @@ Travelling summed(const Context& context, const Tensor& x, Communicator& group, 
 
 }  // namespace
 
-Value rows_of_ranks(Context& context, const Value& x, Communicator& group, bool splits) {
-  if (group.size() == 1) return x;
-  Tensor y = x.tensor;
-  if (splits) {
-    Event ready;
-    y = gather(context, x.tensor, group, ready);
-    context.await(ready);
-  }
-  if (context.tape == nullptr) return {y};
-  Value result = context.tape->output(y);
-  if (x.id < 0) return result;
-  context.tape->record([x_id = x.id, id = result.id, &group, splits](Backward& backward) {
-    const Tensor dy = backward.take(id);
-    if (!dy.defined()) return;
-    Context& context = backward.context();
-    // dy may be in use elsewhere, and the sum overwrites its operand.
-    const Tensor own = context.activation(dy.dtype(), dy.shape());
-    context.kernels.run(Copy{.dst = own, .src = dy}, context.stream);
-    Travelling sum = summed(context, own, group, splits);
-    backward.give(x_id, std::move(sum.tensor), std::move(sum.ready));
+UnderWay start_rows_of_ranks(Context& context, const Value& x, Communicator& group, bool splits) {
+  if (group.size() == 1) return UnderWay([x](Context&) { return x; });
+  Traveling all{.tensor = x.tensor, .ready = {}};
+  if (splits) all.tensor = gather(context, x.tensor, group, all.ready);
+  const auto back = give_when_back(context, x.id);
+  return UnderWay([all, back, &group, splits, wants = x.id >= 0](Context& context) -> Value {
+    context.await(all.ready);
+    if (context.tape == nullptr) return {all.tensor};
+    Value result = context.tape->output(all.tensor);
+    if (!wants) return result;
+    context.tape->record([id = result.id, back, &group, splits](Backward& backward) {
+      const Tensor dy = backward.take(id);
+      if (!dy.defined()) return;
+      Context& context = backward.context();
+      // dy may be in use elsewhere, and the sum overwrites its operand.
+      const Tensor own = context.activation(dy.dtype(), dy.shape());
+      context.kernels.run(Copy{.dst = own, .src = dy}, context.stream);
+      *back = summed(context, own, group, splits);
+    });
+    return result;
   });
-  return result;
+}
+
+Value rows_of_ranks(Context& context, const Value& x, Communicator& group, bool splits) {
+  return start_rows_of_ranks(context, x, group, splits).finish(context);
+}
+
+UnderWay start_sum_over_ranks(Context& context, const Value& x, Communicator& group, bool splits) {
+  if (group.size() == 1) return UnderWay([x](Context&) { return x; });
+  if (context.tape != nullptr) context.tape->overwrite(x.tensor);
+  const Traveling sum = summed(context, x.tensor, group, splits);
+  const auto back = give_when_back(context, x.id);
+  return UnderWay([sum, back, &group, splits](Context& context) -> Value {
+    context.await(sum.ready);
+    if (context.tape == nullptr) return {sum.tensor};
+    Value result = context.tape->output(sum.tensor);
+    context.tape->record([id = result.id, back, &group, splits](Backward& backward) {
+      Tensor dy = backward.take(id);
+      if (!dy.defined()) return;
+      back->tensor = splits ? gather(backward.context(), dy, group, back->ready) : std::move(dy);
+    });
+    return result;
+  });
 }
 
 Value sum_over_ranks(Context& context, const Value& x, Communicator& group, bool splits) {
-  if (group.size() == 1) return x;
-  if (context.tape != nullptr) context.tape->overwrite(x.tensor);
-  const Travelling sum = summed(context, x.tensor, group, splits);
-  context.await(sum.ready);
-  if (context.tape == nullptr) return {sum.tensor};
-  Value result = context.tape->output(sum.tensor);
-  context.tape->record([x_id = x.id, id = result.id, &group, splits](Backward& backward) {
-    Tensor dy = backward.take(id);
-    if (!dy.defined()) return;
-    if (!splits) return backward.give(x_id, std::move(dy));
-    Event ready;
-    Tensor all = gather(backward.context(), dy, group, ready);
-    backward.give(x_id, std::move(all), std::move(ready));
-  });
-  return result;
+  return start_sum_over_ranks(context, x, group, splits).finish(context);
 }
 
 }  // namespace piton

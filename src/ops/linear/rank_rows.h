@@ -5,16 +5,18 @@
 #pragma once
 
 #include "comm/communicator.h"
-#include "ops/tape.h"
+#include "ops/under_way.h"
 
 namespace piton {
 
 // The rows of all ranks: x [n, h], or with `splits` this rank's [n/t, h] -> [n, h]. Each rank has a
 // summand of the gradient; backward adds them up.
 Value rows_of_ranks(Context& context, const Value& x, Communicator& group, bool splits);
+UnderWay start_rows_of_ranks(Context& context, const Value& x, Communicator& group, bool splits);
 
 // The sum over the ranks of x [n, h] -> [n, h], or with `splits` this rank's [n/t, h]. x is
 // overwritten.
 Value sum_over_ranks(Context& context, const Value& x, Communicator& group, bool splits);
+UnderWay start_sum_over_ranks(Context& context, const Value& x, Communicator& group, bool splits);
 
 }  // namespace piton

@@ -1,1 +1,1 @@
-list(APPEND libraries piton_test_doubles piton_kernels_reference)
+list(APPEND libraries piton_test_doubles piton_kernels_reference piton_kernels_meta piton_comm_virtual)

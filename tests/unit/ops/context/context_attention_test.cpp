@@ -46,14 +46,15 @@ std::vector<Form> forms() {
 
 // The groups of a rank.
 struct Groups {
-  Groups(World& world, const Form& form)
+  Groups(World& world, const Form& form, int slices = 1)
       : heads(group_of(world, world.rank() / form.heads * form.heads, 1, form.heads)),
         keys(group_of(world, world.rank() % form.heads, form.heads, form.keys)),
         all(make_group_of_all(world, "context")),
         context{.group = all.get(),
                 .heads = form.heads > 1 ? heads.get() : nullptr,
                 .keys = form.keys > 1 ? keys.get() : nullptr,
-                .gathers = form.gathers} {}
+                .gathers = form.gathers,
+                .slices = slices} {}
 
   std::unique_ptr<Communicator> heads, keys, all;
   ContextGroup context;
@@ -106,6 +107,7 @@ Tensor numbers(const Shape& shape, const std::vector<std::int32_t>& values) {
 
 struct Result {
   std::vector<double> out, dq, dk, dv;
+  bool operator==(const Result&) const = default;
 };
 
 // Values of the rows of a rank, as they are in the whole.
@@ -283,6 +285,29 @@ TEST(ContextAttention, IsThatOfOneRankWithAllRows) {
         EXPECT_LT(difference(own.dq, whole.dq), 1e-12) << what;
         EXPECT_LT(difference(own.dk, whole.dk), 1e-12) << what;
         EXPECT_LT(difference(own.dv, whole.dv), 1e-12) << what;
+      });
+    }
+  }
+}
+
+// Six groups: of two and three ranks that exchange heads, each has three and two.
+TEST(ContextAttention, HasTheSameBitsInSlicesOfTheHeads) {
+  for (const Form& form : forms()) {
+    if (form.heads == 1 && !form.gathers) continue;
+    const Inputs inputs(2 * form.ranks() * 4);
+    for (const Case& one : cases()) {
+      test::run_ranks(form.ranks(), [&](World& world) {
+        const auto sliced = [&](int slices) {
+          const Groups groups(world, form, slices);
+          Rank rank(inputs, one);
+          Result result = rank.over(groups.context);
+          groups.all->barrier();
+          return result;
+        };
+        const Result whole = sliced(1);
+        for (const int slices : {2, 4, 8})
+          EXPECT_TRUE(sliced(slices) == whole)
+              << fmt::format("{}, {}, {} slices", one.name, form.name, slices);
       });
     }
   }
