@@ -151,6 +151,57 @@ class ExpertCaseList {
     }
   }
 
+  // Rows of no token: inputs that nothing may read, outputs that stay.
+  void add_used_rows() {
+    constexpr std::int64_t kRows = 37;
+    for (const std::int64_t used : {0, 5, 37}) {
+      for (const std::int64_t f : {1, 24, 67, 264}) {
+        const auto input = [&] {
+          const Tensor rows = source_.normal_rows(dtype_, {kRows, f});
+          fill_spare(rows, used, kUnread);
+          return rows;
+        };
+        const auto contiguous_input = [&] {
+          const Tensor rows = source_.normal(dtype_, {kRows, f});
+          fill_spare(rows, used, kUnread);
+          return rows;
+        };
+        const auto output = [&](bool gaps) {
+          const Tensor rows = gaps ? source_.unwritten_rows(dtype_, {kRows, f})
+                                   : source_.unwritten(dtype_, {kRows, f});
+          fill_spare(rows, used, kKept);
+          return rows;
+        };
+        const Tensor count = tensor_of(DType::kI32, {1}, std::vector{static_cast<double>(used)});
+        const std::string detail = fmt::format("{} of {} rows of {}", used, kRows, f);
+        for (const bool gated : {false, true}) {
+          const Tensor up = gated ? input() : Tensor();
+          add(fmt::format("{} gated {}", detail, gated), 4,
+              ActivationForward{.y = output(true),
+                                .x = input(),
+                                .up = up,
+                                .kind = ActivationKind::kSilu,
+                                .used = count});
+          add(fmt::format("{} gated {}", detail, gated), 4,
+              ActivationBackward{.dx = output(true),
+                                 .dup = gated ? output(true) : Tensor(),
+                                 .dy = input(),
+                                 .x = input(),
+                                 .up = up,
+                                 .kind = ActivationKind::kSilu,
+                                 .used = count});
+        }
+        add(detail, 1,
+            Scale{.y = output(false), .x = contiguous_input(), .factor = 0.7, .used = count});
+        add(detail, 1,
+            EmbeddingForward{.y = output(false),
+                             .table = source_.normal(dtype_, {9, f}),
+                             .ids = source_.integers({kRows}, 0, 8),
+                             .used = count});
+      }
+    }
+  }
+
   void add_combinations() {
     for (const Routing& size :
          {Routing{0, 4, 2}, Routing{1, 1, 1}, Routing{7, 4, 2}, Routing{37, 16, 8}}) {
@@ -516,6 +567,7 @@ std::vector<CallCase> expert_cases(const CaseOptions& options) {
   ExpertCaseList list(options);
   list.add_routings();
   list.add_sorts();
+  list.add_used_rows();
   list.add_combinations();
   list.add_gated_sums();
   list.add_linears();
