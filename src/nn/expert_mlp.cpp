@@ -152,11 +152,14 @@ std::int64_t ExpertMlp::most_rows(const Context& context, std::int64_t tokens) c
 
 std::optional<RowExchange> ExpertMlp::exchange_of(Context& context, const Tensor& choices) const {
   Communicator& ranks = *shard_.experts;
-  if (!shard_.sends_rows_to_experts || ranks.size() == 1) return std::nullopt;
+  if (shard_.row_counts == nullptr || ranks.size() == 1) return std::nullopt;
   const std::int64_t most = most_rows(context, choices.dim(0) / ranks.size()) / ranks.size();
-  return exchanged_rows(
-      context, ranks, choices,
-      {.experts = shape_.experts, .here = here_, .most = most, .rules = shape_.rules});
+  return exchanged_rows(context, ranks, choices,
+                        {.experts = shape_.experts,
+                         .here = here_,
+                         .most = most,
+                         .rules = shape_.rules,
+                         .reader = shard_.row_counts.get()});
 }
 
 Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
@@ -176,12 +179,12 @@ Value ExpertMlp::experts_of(Context& context, const Value& tokens) const {
   const auto at_experts = [&](const Value& x) {
     return exchange ? sent_rows(context, x, *exchange) : gathered(x);
   };
-  const CountedRows* const used = exchange ? &exchange->used : nullptr;
   const bool weighs_inputs = shape_.weighs_inputs;
   const Value x = at_experts(weighs_inputs ? weighted(context, tokens, routing.weights) : tokens);
+  const CountedRows* const used = exchange ? &exchange->used() : nullptr;
   const Value weights = weighs_inputs ? Value{} : at_experts(routing.weights);
   const ExpertRows rows = sorted_rows(context, exchange ? exchange->choices : choices, here_,
-                                      most_rows(context, tokens.tensor.dim(0)));
+                                      most_rows(context, tokens.tensor.dim(0)), used);
   const std::int64_t width = shape_.ffn_hidden / shard_.size();
   const auto mask_of = [&](std::int64_t columns, std::int64_t first,
                            const std::vector<ExpertAdapter>& adapters) {

@@ -151,6 +151,20 @@ class ExpertCaseList {
     }
   }
 
+  // More tokens than a block looks at together, and more ranks than it has threads.
+  void add_rank_sorts() {
+    for (const Routing& size : {Routing{0, 4, 2}, Routing{3, 3, 1}, Routing{8, 4, 2},
+                                Routing{6, 60, 8}, Routing{36, 12, 4}, Routing{2400, 8, 2}}) {
+      for (const std::int64_t ranks : {1, 2, 3, 4}) {
+        if (size.n % ranks != 0 || size.experts % ranks != 0) continue;
+        add_rank_sort(size, ranks, routed(size, LogitKind::kUneven).choices, "");
+        if (size.n > 0) add_rank_sort(size, ranks, limited(size, 2).kept, " limited");
+      }
+    }
+    const Routing wide{300, 600, 3};
+    add_rank_sort(wide, 300, routed(wide, LogitKind::kNormal).choices, "");
+  }
+
   // Rows of no token: inputs that nothing may read, outputs that stay.
   void add_used_rows() {
     constexpr std::int64_t kRows = 37;
@@ -342,6 +356,25 @@ class ExpertCaseList {
                      .first_rows = unwritten({part.count + 1})},
             .choices = choices,
             .first = part.first};
+  }
+
+  void add_rank_sort(const Routing& size, std::int64_t ranks, const Tensor& choices,
+                     const char* kind) {
+    const auto unwritten = [&](const Shape& shape) { return source_.integers(shape, -9, -9); };
+    const std::int64_t n = size.n / ranks;
+    for (std::int64_t rank = 0; rank < ranks; rank += std::max<std::int64_t>(ranks - 1, 1)) {
+      add(fmt::format("n {} k {} experts {} rank {} of {}{}", n, size.k, size.experts, rank, ranks,
+                      kind),
+          1,
+          SortByRank{.sources = unwritten({n * std::min(size.k, ranks)}),
+                     .places = unwritten({n, ranks}),
+                     .received = unwritten({size.n, size.k}),
+                     .counts = unwritten({ranks + 1, ranks}),
+                     .sent = unwritten({1}),
+                     .choices = choices,
+                     .experts = size.experts / ranks,
+                     .rank = rank});
+    }
   }
 
   // What rows that are of no expert hold: of inputs what nothing may read, of outputs what stays.
@@ -567,6 +600,7 @@ std::vector<CallCase> expert_cases(const CaseOptions& options) {
   ExpertCaseList list(options);
   list.add_routings();
   list.add_sorts();
+  list.add_rank_sorts();
   list.add_used_rows();
   list.add_combinations();
   list.add_gated_sums();
