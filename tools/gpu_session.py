@@ -30,6 +30,7 @@ PARTS = ["tests", "losses", "layouts", "chain", "graphs", "steps", "calls", "pro
 STEPS = ("--mock-data --vocab-size 257 --seq-length 64 --micro-batch-size 2 --global-batch-size 8 --train-iters 6 "
          "--log-interval 1 --lr 1e-3 --seed 7").split()
 GPT, LLAMA = "gpt2-tiny", "llama-tiny"
+EXPERTS = "--num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 96"
 # name: (model, options). Losses of both back ends differ by at most 1e-4, in 16 bits by 5e-3.
 TRAINING = {
     "gpt": (GPT, ""),
@@ -48,6 +49,7 @@ TRAINING = {
     "window": (LLAMA, "--bf16 --pre-tockens 16"),
     "documents": (LLAMA, "--bf16 --reset-attention-mask --reset-position-ids"),
     "muon": (LLAMA, "--optimizer muon"),
+    "experts": (LLAMA, EXPERTS),
     "sgd": (LLAMA, "--optimizer sgd"),
     "cadam": (LLAMA, "--optimizer cadam"),
     "offload_optimizer": (LLAMA, "--bf16 --remote-device cpu"),
@@ -72,6 +74,8 @@ LAYOUTS = {
     "context_gathered": (LLAMA, "--context-parallel-size 2 --cp-comm-type allgather"),
     "muon_zero_3": (LLAMA, "--optimizer muon --zero-stage 3"),
     "zb_h1": (LLAMA, "--pipeline-model-parallel-size 2 --pipeline-schedule zb-h1"),
+    "experts_gathered": (LLAMA, EXPERTS + " --expert-model-parallel-size 2"),
+    "experts_rows": (LLAMA, EXPERTS + " --expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall"),
 }
 
 
@@ -175,11 +179,11 @@ class Session:
             except subprocess.TimeoutExpired:
                 rank.kill()
         last = max((0, 1), key=lambda rank: self.text(f"two_{name}_{rank}").count("lm loss"))
-        one = "train_gpt_cpu" if model == GPT else "train_muon_cpu" if "muon" in name else "train_llama_cpu"
-        self.compare(f"two_{name}_{last}", one, 1e-4)
+        kinds = ["gpt"] if model == GPT else [kind for kind in ("muon", "experts") if kind in name] + ["llama"]
+        self.compare(f"two_{name}_{last}", f"train_{kinds[0]}_cpu", 1e-4)
 
     def layouts(self):
-        for name in ["gpt", "llama", "muon"]:
+        for name in ["gpt", "llama", "muon", "experts"]:
             model, options = TRAINING[name]
             if not (self.out / f"train_{name}_cpu.log").exists():
                 self.run(f"train_{name}_cpu", self.pretrain("cpu", model, options))

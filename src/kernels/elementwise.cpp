@@ -26,6 +26,8 @@ void Scale::check() const {
   expect_one_place(*this);
   Operand{kName, "x", x}.floating().contiguous();
   Operand{kName, "y", y}.shape(x.shape()).dtype(x.dtype()).contiguous();
+  expect_used(kName, used);
+  if (used.defined()) Operand{kName, "x", x}.shape({x.dim(0), x.dim(-1)});
 }
 
 void SoftCapForward::check() const {

@@ -44,11 +44,13 @@ struct Scale {
   Tensor y;
   Tensor x;
   double factor = 1;
+  Tensor used = {};  // int32 [1] or empty (rows_used()); with it x is [n, f]
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
     v("y", self.y, Access::kWrite);
     v("x", self.x, Access::kRead);
+    v("used", self.used, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }

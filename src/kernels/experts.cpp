@@ -137,6 +137,26 @@ void SortByExpert::check() const {
   expect_integers(kName, "places", rows.places, {of.n, of.k});
 }
 
+void SortByRank::check() const {
+  expect_one_place(*this);
+  const Choices of = expect_choices(kName, "choices", choices);
+  const Choices places_of = expect_choices(kName, "places", places);
+  const std::int64_t n = places_of.n, ranks = places_of.k;
+  expect_integers(kName, "choices", choices, {ranks * n, of.k});
+  expect_integers(kName, "places", places, {n, ranks});
+  expect_integers(kName, "counts", counts, {ranks + 1, ranks});
+  expect_integers(kName, "sent", sent, {1});
+  for (const auto& [name, tensor] : {std::pair{"sources", &sources}, {"received", &received}})
+    Operand{kName, name, *tensor}.given();
+  expect_integers(kName, "sources", sources, {sources.dim(0)});
+  expect_integers(kName, "received", received, {received.dim(0), of.k});
+  PITON_ASSERT(sources.dim(0) <= n * std::min(of.k, ranks) && received.dim(0) <= ranks * n,
+               "{}: {} rows to send and {} to receive, of {} tokens of each of {} ranks", kName,
+               sources.dim(0), received.dim(0), n, ranks);
+  PITON_ASSERT(experts > 0 && rank >= 0 && rank < ranks, "{}: {} experts of rank {} of {}", kName,
+               experts, rank, ranks);
+}
+
 void CombineExperts::check() const {
   expect_one_place(*this);
   const Choices of = expect_choices(kName, "places", places);

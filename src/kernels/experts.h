@@ -246,6 +246,36 @@ struct SortByExpert {
   double flops() const { return 0; }
 };
 
+// Of e ranks with n tokens and m experts each: a token goes once to each rank that has at least one
+// of its experts, to its own rank too. A rank sends rows in the order of their receivers, those to
+// one receiver in the order of the tokens. It receives them in the order of their senders.
+struct SortByRank {
+  static constexpr std::string_view kName = "sort by rank";
+  // All int32; all but `choices` are written.
+  Tensor sources;   // [s]: the token of each row that is sent; 0 in the rest of the room
+  Tensor places;    // [n, e]: the row of a token to a rank among those sent; -1: it has none
+  Tensor received;  // [r, k]: the choices of the tokens that are received; -1 in the rest
+  // [e + 1, e]: the rows from rank i to rank j; in the last row the choices of experts here, of the
+  // tokens of each rank.
+  Tensor counts;
+  Tensor sent;     // [1]: how many rows of `sources` count
+  Tensor choices;  // [e n, k]: of the tokens of all ranks, one rank after another; -1: dropped
+  std::int64_t experts = 1;  // m
+  std::int64_t rank = 0;     // this one
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("sources", self.sources, Access::kWrite);
+    v("places", self.places, Access::kWrite);
+    v("received", self.received, Access::kWrite);
+    v("counts", self.counts, Access::kWrite);
+    v("sent", self.sent, Access::kWrite);
+    v("choices", self.choices, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
 // y[t] = sum over the choices j of a token of weights[t, j] rows[places[t, j]], rounded once;
 // without weights they are 1: the gradient of tokens whose rows were copied to the experts. Choices
 // without a place add nothing.

@@ -46,7 +46,7 @@ using AnyKernelCall = std::variant<
     ConvolutionForward, ConvolutionBackward, DeltaRuleForward, DeltaRuleBackward, ActivationForward,
     ActivationBackward, DropoutAddForward, DropoutAddBackward, EmbeddingForward, EmbeddingBackward,
     AddNoise, RouteTokens, RouteBackward, RouterZLoss, RouterZLossBackward, LimitChoices,
-    ExcessChoices, SortByExpert, CombineExperts, CombineExpertsBackward, LossStatistics,
+    ExcessChoices, SortByExpert, SortByRank, CombineExperts, CombineExpertsBackward, LossStatistics,
     LargestLogits, LossCombine, SquaredLoss, LossBackward, BinaryLossStatistics, BinaryLossBackward,
     TeacherStatistics, TeacherCombine, TeacherBackward, ChangeLogits, DrawTokens, Copy, Add, Scale,
     SoftCapForward, SoftCapBackward, GatedSumForward, GatedSumBackward, JoinHeads, SplitHeads,
@@ -54,7 +54,7 @@ using AnyKernelCall = std::variant<
     MovingAverage, SquareSums, BeginUpdate, MuonMomentum, MuonNormalize, SymmetricProduct,
     MuonUpdate, CadamMaxima, CadamUpdate>;
 
-// Any one of these calls. To copy, move and destroy one of 73 structs is much code, so it is
+// Any one of these calls. To copy, move and destroy one of 74 structs is much code, so it is
 // compiled once, in kernels.cpp, not in every source that runs a call.
 class KernelCall : public AnyKernelCall {
  public:

@@ -252,7 +252,8 @@ class DecoderChunk final : public Chunk {
                .experts = &layout.mesh->group(Axis::kExpert),
                .alone = config.latent || config.mtp_layers > 0 ? &layout.mesh->group(AxisSet{0})
                                                                : nullptr,
-               .sends_rows_to_experts = layout.options.sends_rows_to_experts,
+               .row_counts =
+                   layout.options.sends_rows_to_experts ? setup.device.make_stream() : nullptr,
                .strategy = layout.options.linears,
                .shared = layout.shared,
                .dtype = config.dtype,

@@ -153,9 +153,12 @@ std::int64_t ExpertMlp::most_rows(const Context& context, std::int64_t tokens) c
 RowExchange ExpertMlp::exchange_of(Context& context, const Tensor& choices) const {
   Communicator& ranks = *shard_.experts;
   const std::int64_t most = most_rows(context, choices.dim(0) / ranks.size()) / ranks.size();
-  return exchanged_rows(
-      context, ranks, choices,
-      {.experts = shape_.experts, .here = here_, .most = most, .rules = shape_.rules});
+  return exchanged_rows(context, ranks, choices,
+                        {.experts = shape_.experts,
+                         .here = here_,
+                         .most = most,
+                         .rules = shape_.rules,
+                         .reader = shard_.row_counts.get()});
 }
 
 ExpertMlp::SentTokens ExpertMlp::sent_tokens(Context& context, const Value& tokens) const {
@@ -171,7 +174,7 @@ ExpertMlp::SentTokens ExpertMlp::sent_tokens(Context& context, const Value& toke
     return start_rows_of_ranks(context, x, ranks, /*splits=*/true);
   };
   SentTokens sent{.count = tokens.tensor.dim(0), .choices = gathered({routing.choices})};
-  if (shard_.sends_rows_to_experts && ranks.size() > 1)
+  if (shard_.row_counts != nullptr && ranks.size() > 1)
     sent.exchange = exchange_of(context, sent.choices.finish(context).tensor);
   const auto to_experts = [&](const Value& x) {
     return sent.exchange ? start_sent_rows(context, x, *sent.exchange) : gathered(x);
@@ -184,12 +187,13 @@ ExpertMlp::SentTokens ExpertMlp::sent_tokens(Context& context, const Value& toke
 
 UnderWay ExpertMlp::experts_of(Context& context, SentTokens sent) const {
   const std::optional<RowExchange>& exchange = sent.exchange;
-  const CountedRows* const used = exchange ? &exchange->used : nullptr;
+  const CountedRows* const used = exchange ? &exchange->used() : nullptr;
   const bool weighs_inputs = shape_.weighs_inputs;
   const Tensor choices = exchange ? exchange->choices : sent.choices.finish(context).tensor;
   const Value x = sent.tokens.finish(context);
   const Value weights = weighs_inputs ? Value{} : sent.weights.finish(context);
-  const ExpertRows rows = sorted_rows(context, choices, here_, most_rows(context, sent.count));
+  const ExpertRows rows =
+      sorted_rows(context, choices, here_, most_rows(context, sent.count), used);
   const std::int64_t width = shape_.ffn_hidden / shard_.size();
   const auto mask_of = [&](std::int64_t columns, std::int64_t first,
                            const std::vector<ExpertAdapter>& adapters) {

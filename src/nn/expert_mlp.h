@@ -14,7 +14,7 @@
 // these, and the ranks gather the tokens of all with their choices and weights. A rank computes its
 // experts for all e n tokens, in r = e n min(k, m) rows, and the sums are scattered to the ranks
 // that the tokens are of. Where an expert takes at most c of the n tokens, r is at most e m c. With
-// Shard::sends_rows_to_experts the ranks gather choices alone, and tokens go to the ranks of their
+// Shard::row_counts the ranks gather choices alone, and tokens go to the ranks of their
 // experts (ops/experts/row_exchange.h); the room is the same. The first half of the shared MLP is
 // computed while tokens travel to experts, the second one while results travel back, and so are
 // their gradients: of the second half while those of results travel, of the first one while those

@@ -3,6 +3,7 @@
 // replicated over this group.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,9 @@ struct Shard {
   Communicator* group = nullptr;    // of the tensor axis
   Communicator* experts = nullptr;  // of the expert axis; only ExpertMlp needs it
   Communicator* alone = nullptr;    // of this rank; only LatentAttention needs it
-  // Expert ranks send each other the rows that are of use there, in place of all rows.
-  bool sends_rows_to_experts = false;
+  // Where the host reads how many rows expert ranks send each other, of those that are of use there
+  // (ops/experts/row_exchange.h). Null: they gather all rows.
+  std::shared_ptr<Stream> row_counts;
   LinearStrategy strategy;
   SharedRows* shared = nullptr;  // of the tensor axis, for fused linears; null: there are none
   DType dtype = DType::kF32;

@@ -10,6 +10,7 @@
 
 namespace piton {
 
+class SegmentFacts;
 class Tape;
 
 // The dtype of sums over elements of `dtype`: fp32, or fp64 for fp64.
@@ -57,7 +58,8 @@ struct Context {
   RecomputedParts recompute = {};
   MaskRows rows = {};  // of the whole micro-batch (first_row 0), for drawing dropout masks
   BalanceOfExperts balance = {};
-  bool limits_experts = false;  // experts that have a capacity drop what exceeds it
+  bool limits_experts = false;    // experts that have a capacity drop what exceeds it
+  SegmentFacts* facts = nullptr;  // of a segment that is computed again (ops/recompute.h), or null
 
   // Uninitialized memory for an activation or for workspace.
   Tensor activation(DType dtype, const Shape& shape) const {
@@ -87,7 +89,8 @@ struct Context {
             .recompute = recompute,
             .rows = rows,
             .balance = balance,
-            .limits_experts = limits_experts};
+            .limits_experts = limits_experts,
+            .facts = facts};
   }
 };
 

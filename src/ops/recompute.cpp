@@ -34,6 +34,9 @@ std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs
                               Communicator* sharers) {
   Tape* tape = context.tape;
   Context plain = context.with_tape(nullptr);
+  PITON_ASSERT(tape == nullptr || context.facts == nullptr, "a segment of a replay is recomputed");
+  const auto facts = tape != nullptr ? std::make_shared<SegmentFacts>() : nullptr;
+  if (facts != nullptr) plain.facts = facts.get();
   std::vector<Value> outputs = segment(plain, inputs);
   if (tape == nullptr) return outputs;
 
@@ -56,7 +59,7 @@ std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs
   // `limits_experts`, and the scale of the balance of experts, whose sum forward has counted.
   tape->record([kept, output_ids, segment = std::move(segment), training = context.training,
                 rows = context.rows, scale = context.balance.scale,
-                limits_experts = context.limits_experts](Backward& backward) {
+                limits_experts = context.limits_experts, facts](Backward& backward) {
     Tape replay;
     Context again = backward.context().with_tape(&replay);
     again.training = training;
@@ -64,6 +67,8 @@ std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs
     again.rows = rows;
     again.balance = {.scale = scale};
     again.limits_experts = limits_experts;
+    facts->begin_replay();
+    again.facts = facts.get();
     std::vector<Value> leaves;
     for (const Input& input : kept) {
       leaves.push_back(input.id >= 0 ? replay.leaf(input.tensor.get()) : Value{input.tensor.get()});

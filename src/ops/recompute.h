@@ -3,11 +3,14 @@
 // the replay draws the same ones.
 #pragma once
 
+#include <any>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "ops/tape.h"
 
@@ -54,6 +57,25 @@ struct RecomputeRules {
     of.activation = of.activation && (!activation_layers || place < *activation_layers);
     return of;
   }
+};
+
+// What the host has read from the device in a segment: the replay computes the same, so it does not
+// wait for it again. Facts are asked for in the order in which they were added.
+class SegmentFacts {
+ public:
+  bool replayed() const { return replayed_; }
+  void begin_replay() { replayed_ = true; }
+  void add(std::any fact) { facts_.push_back(std::move(fact)); }
+  template <typename Fact>
+  Fact next() {
+    PITON_ASSERT(next_ < facts_.size(), "a replay asks for fact {} of {}", next_, facts_.size());
+    return std::any_cast<Fact>(facts_[next_++]);
+  }
+
+ private:
+  std::vector<std::any> facts_;
+  std::size_t next_ = 0;
+  bool replayed_ = false;
 };
 
 using Segment = std::function<std::vector<Value>(Context&, const std::vector<Value>& inputs)>;

@@ -117,7 +117,7 @@ struct ParallelOptions {
     v(Option{"moe-token-dispatcher-type",
              "how the tokens of --expert-model-parallel-size ranks get to their experts, with the "
              "same results: allgather: each rank gathers all tokens; alltoall (flex): a token goes "
-             "to the ranks that have its experts, on CPUs"},
+             "to the ranks that have its experts"},
       Choice<bool>(sends_rows_to_experts,
                    {{"allgather", false}, {"alltoall", true}, {"flex", true}}));
     v(Option{"pipeline-model-parallel-size", "number of stages that the layers are divided into"},

@@ -122,6 +122,10 @@ void set_indices(const KernelCall& call, const Machine& machine) {
     const std::int64_t k = sort->choices.dim(1);
     room = sort->rows.sources.dim(0) / std::min(k, sort->rows.first_rows.dim(0) - 1) * k;
   }
+  if (const auto* sort = std::get_if<SortByRank>(&call)) {
+    const std::int64_t k = sort->choices.dim(1), ranks = sort->places.dim(1);
+    room = std::min(sort->sources.dim(0) / std::min(k, ranks), sort->received.dim(0)) * k;
+  }
   std::int64_t first_dim = -1;  // of the call's first tensor
   for_each_tensor(call, [&](std::string_view name, const Tensor& tensor, Access access) {
     if (first_dim < 0) first_dim = tensor.dim(0);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/gathered_values.h"
+#include "comm/message_lanes.h"
 #include "model/initialize.h"
 #include "model/model_factory.h"
 #include "ops/context/context_attention.h"
@@ -37,17 +38,9 @@ ModelConfig at_temperature(ModelConfig model, double temperature) {
 
 }  // namespace
 
-void Session::settle(const Machine& machine, const MeshSizes& mesh, SessionSettings& settings) {
+void Session::check_device(const Machine& machine, const MeshSizes& mesh,
+                           const SessionSettings& settings) {
   if (machine.device.place().kind != DeviceKind::kCuda) return;
-  if (settings.layout.sends_rows_to_experts && mesh[Axis::kExpert] > 1) {
-    settings.layout.sends_rows_to_experts = false;
-    if (machine.world.rank() == 0) {
-      machine.log.warning(
-          "--moe-token-dispatcher-type alltoall: steps of --kernels cuda do not wait for the "
-          "choices of tokens, so expert ranks gather all tokens (allgather), with the same "
-          "results");
-    }
-  }
   if (!settings.layout.linears.fuses() || mesh[Axis::kTensor] == 1) return;
   throw Error(Fault::kUsage,
               "--fused-linears: the ranks of --kernels cuda cannot write to the memory of each "
@@ -61,7 +54,7 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& give
     settings_.model.mtp_layers =
         given.drafts_later ? std::min<std::int64_t>(given.model.mtp_layers, 1) : 0;
   const SessionSettings& settings = settings_;
-  settle(machine, mesh.sizes(), settings_);
+  check_device(machine, mesh.sizes(), settings);
   layout_ = {.mesh = mesh_, .options = settings.layout};
   // Made now: creating a group waits for its members, and must not come between messages of a step.
   for (const AxisSet set : {axes(Axis::kTensor), axes(Axis::kExpert), axes(Axis::kPipeline),
@@ -71,6 +64,8 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& give
     for (const ContextExchange exchange : layout_.exchanges_of(settings.model))
       connect_members(layout_.context_group(exchange));
   }
+  if (settings.layout.sends_rows_to_experts && mesh.size(Axis::kExpert) > 1)
+    connect_all(mesh.group(Axis::kExpert));
   share_rows();
 
   consumed_samples_ = machine.arena.allocate(DType::kI64, {1}, MemoryKind::kWorkspace);

@@ -101,14 +101,14 @@ struct LossPass {
 class Session {
  public:
   // Collective over all ranks. The mesh must outlive the session. Allocates memory, sets no values.
-  // Throws what settle() throws.
+  // Throws what check_device() throws.
   Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings);
   ~Session();
 
   // Throws Error(kUsage) that names the flag if the ranks of this device cannot do it: for checks
-  // before memory is allocated. Where they can do it in another way, with the same results, changes
-  // the settings, and rank 0 logs why.
-  static void settle(const Machine& machine, const MeshSizes& mesh, SessionSettings& settings);
+  // before memory is allocated.
+  static void check_device(const Machine& machine, const MeshSizes& mesh,
+                           const SessionSettings& settings);
 
   // The loss of every step and evaluation from now on; null: the cross entropy of the labels. It
   // must outlive them.

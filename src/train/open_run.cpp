@@ -168,7 +168,7 @@ void RunOpener::open_tokenizer_and_plan() {
   RunPlan& plan = run_.plan;
   plan = make_run_plan(given_, machine_.world.size(),
                        tokenizer != nullptr ? tokenizer->vocabulary_size() : 0);
-  Session::settle(machine_, plan.mesh, plan.session);
+  Session::check_device(machine_, plan.mesh, plan.session);
   check_float8(machine_.kernels, plan.session.layout.float8);
   check_head(given_, plan);
   check_rollout_batches(given_, plan);

@@ -218,6 +218,27 @@ TEST(NcclRanks, ExchangeRowsWithAllOthers) {
             "2 3 4 5 106 107 108 109 110 111 210 211 212 213 214 215 216 217 7 7 | 40 40");
 }
 
+TEST(NcclRanks, EndAnExchangeOfRowsWhenARankIsLost) {
+  const int port = test::free_port();
+  const auto ends = run_ranks(
+      2,
+      [&](int number) -> std::string {
+        Rank rank(port, number, 2);
+        connect_all(*rank.all);
+        if (number == 1) ::_exit(9);
+        RowCounts counts(2);
+        counts.at(0, 1) = counts.at(1, 0) = 1;
+        const Tensor sent = rank.tensor<float>(DType::kF32, {1, 2});
+        const Tensor got = rank.tensor<float>(DType::kF32, {0, 0});
+        rank.all->all_to_all_rows(got.reshape({1, 2}), sent.reshape({1, 2}), counts, *rank.stream)
+            .wait();
+        return "";
+      },
+      std::chrono::seconds(20));
+  EXPECT_EQ(ends[0].code, kPeerCode);
+  EXPECT_THAT(ends[0].text, HasSubstr("rank 1 is lost"));
+}
+
 // Around a ring, and of different sizes between two of three ranks; more than a mailbox holds.
 TEST(NcclRanks, ExchangeMessagesWithSomeOthers) {
   const int port = test::free_port();

@@ -151,6 +151,71 @@ class ExpertCaseList {
     }
   }
 
+  // More tokens than a block looks at together, and more ranks than it has threads.
+  void add_rank_sorts() {
+    for (const Routing& size : {Routing{0, 4, 2}, Routing{3, 3, 1}, Routing{8, 4, 2},
+                                Routing{6, 60, 8}, Routing{36, 12, 4}, Routing{2400, 8, 2}}) {
+      for (const std::int64_t ranks : {1, 2, 3, 4}) {
+        if (size.n % ranks != 0 || size.experts % ranks != 0) continue;
+        add_rank_sort(size, ranks, routed(size, LogitKind::kUneven).choices, "");
+        if (size.n > 0) add_rank_sort(size, ranks, limited(size, 2).kept, " limited");
+      }
+    }
+    const Routing wide{300, 600, 3};
+    add_rank_sort(wide, 300, routed(wide, LogitKind::kNormal).choices, "");
+  }
+
+  // Rows of no token: inputs that nothing may read, outputs that stay.
+  void add_used_rows() {
+    constexpr std::int64_t kRows = 37;
+    for (const std::int64_t used : {0, 5, 37}) {
+      for (const std::int64_t f : {1, 24, 67, 264}) {
+        const auto input = [&] {
+          const Tensor rows = source_.normal_rows(dtype_, {kRows, f});
+          fill_spare(rows, used, kUnread);
+          return rows;
+        };
+        const auto contiguous_input = [&] {
+          const Tensor rows = source_.normal(dtype_, {kRows, f});
+          fill_spare(rows, used, kUnread);
+          return rows;
+        };
+        const auto output = [&](bool gaps) {
+          const Tensor rows = gaps ? source_.unwritten_rows(dtype_, {kRows, f})
+                                   : source_.unwritten(dtype_, {kRows, f});
+          fill_spare(rows, used, kKept);
+          return rows;
+        };
+        const Tensor count = tensor_of(DType::kI32, {1}, std::vector{static_cast<double>(used)});
+        const std::string detail = fmt::format("{} of {} rows of {}", used, kRows, f);
+        for (const bool gated : {false, true}) {
+          const Tensor up = gated ? input() : Tensor();
+          add(fmt::format("{} gated {}", detail, gated), 4,
+              ActivationForward{.y = output(true),
+                                .x = input(),
+                                .up = up,
+                                .kind = ActivationKind::kSilu,
+                                .used = count});
+          add(fmt::format("{} gated {}", detail, gated), 4,
+              ActivationBackward{.dx = output(true),
+                                 .dup = gated ? output(true) : Tensor(),
+                                 .dy = input(),
+                                 .x = input(),
+                                 .up = up,
+                                 .kind = ActivationKind::kSilu,
+                                 .used = count});
+        }
+        add(detail, 1,
+            Scale{.y = output(false), .x = contiguous_input(), .factor = 0.7, .used = count});
+        add(detail, 1,
+            EmbeddingForward{.y = output(false),
+                             .table = source_.normal(dtype_, {9, f}),
+                             .ids = source_.integers({kRows}, 0, 8),
+                             .used = count});
+      }
+    }
+  }
+
   void add_combinations() {
     for (const Routing& size :
          {Routing{0, 4, 2}, Routing{1, 1, 1}, Routing{7, 4, 2}, Routing{37, 16, 8}}) {
@@ -291,6 +356,25 @@ class ExpertCaseList {
                      .first_rows = unwritten({part.count + 1})},
             .choices = choices,
             .first = part.first};
+  }
+
+  void add_rank_sort(const Routing& size, std::int64_t ranks, const Tensor& choices,
+                     const char* kind) {
+    const auto unwritten = [&](const Shape& shape) { return source_.integers(shape, -9, -9); };
+    const std::int64_t n = size.n / ranks;
+    for (std::int64_t rank = 0; rank < ranks; rank += std::max<std::int64_t>(ranks - 1, 1)) {
+      add(fmt::format("n {} k {} experts {} rank {} of {}{}", n, size.k, size.experts, rank, ranks,
+                      kind),
+          1,
+          SortByRank{.sources = unwritten({n * std::min(size.k, ranks)}),
+                     .places = unwritten({n, ranks}),
+                     .received = unwritten({size.n, size.k}),
+                     .counts = unwritten({ranks + 1, ranks}),
+                     .sent = unwritten({1}),
+                     .choices = choices,
+                     .experts = size.experts / ranks,
+                     .rank = rank});
+    }
   }
 
   // What rows that are of no expert hold: of inputs what nothing may read, of outputs what stays.
@@ -516,6 +600,8 @@ std::vector<CallCase> expert_cases(const CaseOptions& options) {
   ExpertCaseList list(options);
   list.add_routings();
   list.add_sorts();
+  list.add_rank_sorts();
+  list.add_used_rows();
   list.add_combinations();
   list.add_gated_sums();
   list.add_linears();

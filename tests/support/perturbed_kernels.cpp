@@ -19,7 +19,7 @@ void PerturbedKernels::submit(const KernelCall& call, Stream& stream) {
   const bool numbers =
       std::holds_alternative<LargestLogits>(call) || std::holds_alternative<DrawTokens>(call) ||
       std::holds_alternative<RouteTokens>(call) || std::holds_alternative<SortByExpert>(call) ||
-      std::holds_alternative<LimitChoices>(call);
+      std::holds_alternative<SortByRank>(call) || std::holds_alternative<LimitChoices>(call);
   if (integers && numbers) {
     inner_.run(call, stream);
     for (std::int64_t i = 0; i < target.elements(); ++i) target.data<std::int32_t>()[i] += 1;

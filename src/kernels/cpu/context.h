@@ -147,6 +147,7 @@ void execute(CpuContext& context, const RouterZLossBackward& call);
 void execute(CpuContext& context, const LimitChoices& call);
 void execute(CpuContext& context, const ExcessChoices& call);
 void execute(CpuContext& context, const SortByExpert& call);
+void execute(CpuContext& context, const SortByRank& call);
 void execute(CpuContext& context, const CombineExperts& call);
 void execute(CpuContext& context, const CombineExpertsBackward& call);
 void execute(CpuContext& context, const LossStatistics& call);

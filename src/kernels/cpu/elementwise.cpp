@@ -109,7 +109,9 @@ void execute(CpuContext& context, const Copy& call) {
 
 void execute(CpuContext& context, const Scale& call) {
   const std::int64_t width = size_bytes(call.y.dtype());
-  context.ranges(call.y.elements(), 32768, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t count =
+      call.used.defined() ? rows_used(call.used, call.x.dim(0)) * call.x.dim(1) : call.x.elements();
+  context.ranges(count, 32768, [&](std::int64_t begin, std::int64_t end) {
     context.vector.scale(call.y.raw() + begin * width, call.x.raw() + begin * width,
                          type_of(call.y.dtype()), end - begin, static_cast<float>(call.factor));
   });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/context.h"
@@ -285,6 +286,81 @@ void execute(CpuContext& /*context*/, const SortByExpert& call) {
     places[i] = is_here(i) ? next[static_cast<std::size_t>(expert(i))]++ : -1;
     if (places[i] >= 0) sources[places[i]] = static_cast<std::int32_t>(i / k);
   }
+}
+
+namespace {
+
+// The ranks of the experts that a token chooses, each once.
+class RanksOfToken {
+ public:
+  explicit RanksOfToken(const SortByRank& call)
+      : k_(call.choices.dim(1)),
+        experts_(call.experts),
+        seen_(static_cast<std::size_t>(call.places.dim(1)), -1) {}
+
+  // Calls use(rank) for each of them.
+  template <typename Use>
+  void visit(std::int64_t token, const std::int32_t* choices, const Use& use) {
+    for (std::int64_t j = 0; j < k_; ++j) {
+      if (choices[j] < 0) continue;
+      const std::int64_t rank = choices[j] / experts_;
+      std::int64_t& seen = seen_[static_cast<std::size_t>(rank)];
+      if (std::exchange(seen, token) != token) use(rank);
+    }
+  }
+
+ private:
+  std::int64_t k_, experts_;
+  std::vector<std::int64_t> seen_;  // the last token
+};
+
+}  // namespace
+
+// In one pass over the choices for the counts and one for the rows.
+void execute(CpuContext& /*context*/, const SortByRank& call) {
+  const std::int64_t n = call.places.dim(0), e = call.places.dim(1), k = call.choices.dim(1);
+  const auto* all = call.choices.data<std::int32_t>();
+  auto* counts = call.counts.data<std::int32_t>();
+  auto* sources = call.sources.data<std::int32_t>();
+  auto* places = call.places.data<std::int32_t>();
+  auto* received = call.received.data<std::int32_t>();
+  std::fill_n(counts, call.counts.elements(), 0);
+  std::fill_n(places, call.places.elements(), -1);
+  RanksOfToken ranks(call), again(call);
+  for (std::int64_t t = 0; t < e * n; ++t) {
+    ranks.visit(t, all + t * k, [&](std::int64_t to) { ++counts[t / n * e + to]; });
+  }
+  std::vector<std::int64_t> next{0};   // row to each rank
+  std::int64_t expected = 0, row = 0;  // of the tokens that are received
+  for (std::int64_t i = 0; i < e; ++i) {
+    next.push_back(next.back() + counts[call.rank * e + i]);
+    expected += counts[i * e + call.rank];
+  }
+  const std::int64_t sent = next.back();
+  PITON_ASSERT(sent <= call.sources.dim(0) && expected <= call.received.dim(0),
+               "{}: {} rows to send and {} to receive, in the room of {} and {}", SortByRank::kName,
+               sent, expected, call.sources.dim(0), call.received.dim(0));
+  const auto is_here = [&](std::int32_t choice) {
+    return choice >= 0 && choice / call.experts == call.rank;
+  };
+  for (std::int64_t t = 0; t < e * n; ++t) {
+    const std::int32_t* choices = all + t * k;
+    const std::int64_t from = t / n;
+    again.visit(t, choices, [&](std::int64_t to) {
+      if (from == call.rank) {
+        const std::int64_t token = t % n, place = next[static_cast<std::size_t>(to)]++;
+        sources[place] = static_cast<std::int32_t>(token);
+        places[token * e + to] = static_cast<std::int32_t>(place);
+      }
+      if (to != call.rank) return;
+      std::copy_n(choices, k, received + row++ * k);
+      counts[e * e + from] +=
+          static_cast<std::int32_t>(std::count_if(choices, choices + k, is_here));
+    });
+  }
+  std::fill(sources + sent, sources + call.sources.elements(), 0);
+  std::fill(received + row * k, received + call.received.elements(), -1);
+  call.sent.data<std::int32_t>()[0] = static_cast<std::int32_t>(sent);
 }
 
 void execute(CpuContext& context, const RouteBackward& call) {

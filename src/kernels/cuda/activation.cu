@@ -14,6 +14,7 @@ struct Activate {
   StridedRows<const T> up;
   ActivationKind kind;
   BoundedGate<Wide<T>> bounds;
+  const std::int32_t* used;
 
   template <int kCount>
   __device__ void run(std::int64_t row, std::int64_t column) const {
@@ -38,6 +39,7 @@ struct ActivationGradient {
   StridedRows<const T> up;
   ActivationKind kind;
   BoundedGate<Wide<T>> bounds;
+  const std::int32_t* used;
 
   template <int kCount>
   __device__ void run(std::int64_t row, std::int64_t column) const {
@@ -71,7 +73,8 @@ void execute(const ActivationForward& call, const CallContext& context) {
     launch_rows(
         "launch of activation forward", rows_of(call.x, kVectorOf<T>, {call.y, call.x, call.up}),
         Activate<T>{strided_rows<T>(call.y), strided_rows<const T>(call.x),
-                    strided_rows<const T>(call.up), call.kind, bounded_gate<Wide<T>>(call.gate)},
+                    strided_rows<const T>(call.up), call.kind, bounded_gate<Wide<T>>(call.gate),
+                    pointer<const std::int32_t>(call.used)},
         context.stream);
   });
 }
@@ -83,7 +86,8 @@ void execute(const ActivationBackward& call, const CallContext& context) {
                 ActivationGradient<T>{strided_rows<T>(call.dx), strided_rows<T>(call.dup),
                                       strided_rows<const T>(call.dy), strided_rows<const T>(call.x),
                                       strided_rows<const T>(call.up), call.kind,
-                                      bounded_gate<Wide<T>>(call.gate)},
+                                      bounded_gate<Wide<T>>(call.gate),
+                                      pointer<const std::int32_t>(call.used)},
                 context.stream);
   });
 }

@@ -44,6 +44,7 @@ void execute(const RouterZLossBackward& call, const CallContext& context);
 void execute(const LimitChoices& call, const CallContext& context);
 void execute(const ExcessChoices& call, const CallContext& context);
 void execute(const SortByExpert& call, const CallContext& context);
+void execute(const SortByRank& call, const CallContext& context);
 void execute(const CombineExperts& call, const CallContext& context);
 void execute(const CombineExpertsBackward& call, const CallContext& context);
 void execute(const LossStatistics& call, const CallContext& context);

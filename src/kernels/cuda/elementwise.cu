@@ -135,9 +135,12 @@ struct ScaleElements {
   T* y;
   const T* x;
   Wide<T> factor;
+  std::int64_t columns;
+  const std::int32_t* used;
 
   template <int kCount>
-  __device__ void run(std::int64_t, std::int64_t i) const {
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    const std::int64_t i = row * columns + column;
     auto product = load_wide<kCount>(x + i);
     for (Wide<T>& one : product.at) one = factor * one;
     store_rounded(y + i, product);
@@ -213,9 +216,14 @@ void execute(const Add& call, const CallContext& context) {
 
 void execute(const Scale& call, const CallContext& context) {
   with_floating(call.y.dtype(), [&]<typename T>(std::type_identity<T>) {
-    launch_rows("launch of scale", flat(kVectorOf<T>, {call.y, call.x}),
-                ScaleElements<T>{pointer<T>(call.y), pointer<const T>(call.x),
-                                 static_cast<Wide<T>>(call.factor)},
+    const Extent extent = call.used.defined() ? rows_of(call.y, kVectorOf<T>, {call.y, call.x})
+                                              : flat(kVectorOf<T>, {call.y, call.x});
+    launch_rows("launch of scale", extent,
+                ScaleElements<T>{.y = pointer<T>(call.y),
+                                 .x = pointer<const T>(call.x),
+                                 .factor = static_cast<Wide<T>>(call.factor),
+                                 .columns = extent.columns,
+                                 .used = pointer<const std::int32_t>(call.used)},
                 context.stream);
   });
 }

@@ -17,6 +17,7 @@ struct LookUp {
   std::int64_t h;
   std::int64_t begin;
   bool add;
+  const std::int32_t* used;
 
   template <int kCount>
   __device__ void run(std::int64_t row, std::int64_t column) const {
@@ -151,7 +152,8 @@ void execute(const EmbeddingForward& call, const CallContext& context) {
                           .rows = call.table.dim(0),
                           .h = call.table.dim(1),
                           .begin = call.vocabulary_begin,
-                          .add = call.add},
+                          .add = call.add,
+                          .used = pointer<const std::int32_t>(call.used)},
                 context.stream);
   });
 }

@@ -42,6 +42,9 @@ struct Extent {
 
 // body.run<kCount>(row, column) computes elements column .. column + kCount - 1 of a row. kCount is
 // 1, or Body::kVector with a column that is a multiple of it. Both have to give the same bits.
+// A body may have `used`, const std::int32_t* or nullptr: then the loop ends at row *used
+// (kernels/call.h, rows_used()). The threads of later rows, whose number the host does not know,
+// end at once.
 template <typename Body>
 struct Groups {
   Body body;
@@ -60,6 +63,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks) run_groups(Groups<Body> gro
   if (index >= groups.count) return;
   const std::uint32_t quotient = groups.in_row.quotient(index);
   const std::int64_t row = groups.first_row + quotient;
+  if constexpr (requires { groups.body.used; }) {
+    if (groups.body.used != nullptr && row >= *groups.body.used) return;
+  }
   std::int64_t column = groups.in_row.rest(index, quotient);
   if (!groups.vectors) {
     groups.body.template run<1>(row, column);

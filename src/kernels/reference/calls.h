@@ -40,6 +40,7 @@ void execute(const RouterZLossBackward& call);
 void execute(const LimitChoices& call);
 void execute(const ExcessChoices& call);
 void execute(const SortByExpert& call);
+void execute(const SortByRank& call);
 void execute(const CombineExperts& call);
 void execute(const CombineExpertsBackward& call);
 void execute(const LossStatistics& call);

@@ -28,8 +28,10 @@ void execute(const Add& call) {
 
 void execute(const Scale& call) {
   const Values x = Values::read(call.x.flatten());
-  Values y(x.shape());
-  for (std::int64_t i = 0; i < call.x.elements(); ++i) y(i) = call.factor * x(i);
+  Values y = Values::read(call.y.flatten());  // rows that are not used stay as they are
+  const std::int64_t count =
+      call.used.defined() ? rows_used(call.used, call.x.dim(0)) * call.x.dim(1) : call.x.elements();
+  for (std::int64_t i = 0; i < count; ++i) y(i) = call.factor * x(i);
   y.write(call.y.flatten());
 }
 

@@ -342,6 +342,47 @@ void execute(const SortByExpert& call) {
   first.write(call.rows.first_rows);
 }
 
+void execute(const SortByRank& call) {
+  const Values choices = Values::read(call.choices);
+  const std::int64_t n = call.places.dim(0), ranks = call.places.dim(1), k = call.choices.dim(1);
+  // How many experts of rank `to` a token of rank `from` chooses.
+  const auto chosen = [&](std::int64_t from, std::int64_t token, std::int64_t to) {
+    std::int64_t all = 0;
+    for (std::int64_t j = 0; j < k; ++j) {
+      const double choice = choices(from * n + token, j);
+      if (choice >= 0 && static_cast<std::int64_t>(choice) / call.experts == to) ++all;
+    }
+    return all;
+  };
+  Values sources(call.sources.shape()), places(call.places.shape());
+  Values received(call.received.shape()), counts(call.counts.shape()), sent(call.sent.shape());
+  for (std::int64_t row = 0; row < call.received.dim(0); ++row) {
+    for (std::int64_t j = 0; j < k; ++j) received(row, j) = -1;
+  }
+  std::int64_t of_this = 0, to_this = 0;  // rows so far
+  for (std::int64_t from = 0; from < ranks; ++from) {
+    for (std::int64_t to = 0; to < ranks; ++to) {
+      for (std::int64_t t = 0; t < n; ++t) {
+        const std::int64_t experts = chosen(from, t, to);
+        counts(from, to) += experts > 0 ? 1 : 0;
+        if (to == call.rank) counts(ranks, from) += static_cast<double>(experts);
+        if (from == call.rank) places(t, to) = experts > 0 ? static_cast<double>(of_this) : -1;
+        if (experts == 0) continue;
+        if (from == call.rank) sources(of_this++) = static_cast<double>(t);
+        if (to != call.rank) continue;
+        for (std::int64_t j = 0; j < k; ++j) received(to_this, j) = choices(from * n + t, j);
+        ++to_this;
+      }
+    }
+  }
+  sent(0) = static_cast<double>(of_this);
+  sources.write(call.sources);
+  places.write(call.places);
+  received.write(call.received);
+  counts.write(call.counts);
+  sent.write(call.sent);
+}
+
 void execute(const CombineExperts& call) {
   const Values rows = Values::read(call.rows);
   const Values places = Values::read(call.places);

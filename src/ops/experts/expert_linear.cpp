@@ -15,8 +15,12 @@ Tensor columns_of(const ExpertAdapter& adapter, const Tensor& y) {
   return y.slice(1, adapter.first_output, rows_of_matrix(adapter.b));
 }
 
-void scale(Context& context, const Tensor& x, double factor) {
-  if (factor != 1) context.kernels.run(Scale{.y = x, .x = x, .factor = factor}, context.stream);
+// Of the rows of experts.
+void scale(Context& context, const Tensor& x, double factor, const Tensor& first_rows) {
+  if (factor == 1) return;
+  context.kernels.run(
+      Scale{.y = x, .x = x, .factor = factor, .used = ExpertRows{.first_rows = first_rows}.used()},
+      context.stream);
 }
 
 // y = x W^T, plus bias and residual.
@@ -63,7 +67,7 @@ std::vector<Tensor> write_adapters(Context& context, const Adapters& adapters, c
   for (const ExpertAdapter& adapter : adapters) {
     const Tensor input = context.activation(x.dtype(), {x.dim(0), adapter.b.shape[1]});
     multiply(context, adapter.a, {.y = input, .x = x, .first_rows = first_rows});
-    scale(context, input, adapter.scale);
+    scale(context, input, adapter.scale, first_rows);
     multiply(context, adapter.b,
              {.y = columns_of(adapter, y), .x = input, .first_rows = first_rows});
     inputs.push_back(input);
@@ -79,7 +83,7 @@ std::vector<Tensor> input_gradients(Context& context, const Adapters& adapters, 
     const Tensor dinput = context.activation(dy.dtype(), {dy.dim(0), adapter.b.shape[1]});
     multiply_back(context, adapter.b,
                   {.dx = dinput, .dy = columns_of(adapter, dy), .first_rows = first_rows});
-    scale(context, dinput, adapter.scale);
+    scale(context, dinput, adapter.scale, first_rows);
     gradients.push_back(dinput);
   }
   return gradients;

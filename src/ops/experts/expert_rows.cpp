@@ -26,15 +26,21 @@ Tensor first_of(const Tensor& tensor, std::int64_t rows) { return tensor.slice(0
 }  // namespace
 
 ExpertRows sorted_rows(Context& context, const Tensor& choices, const ExpertRange& experts,
-                       std::int64_t most) {
+                       std::int64_t most, const CountedRows* used) {
   const auto integers = [&](const Shape& shape) { return context.activation(DType::kI32, shape); };
-  const std::int64_t room =
-      std::min(choices.dim(0) * std::min(choices.dim(1), experts.count), most * experts.count);
+  const std::int64_t of_token = std::min(choices.dim(1), experts.count);
+  const std::int64_t room = std::min(choices.dim(0) * of_token, most * experts.count);
   const ExpertRows rows{.sources = integers({room}),
                         .places = integers(choices.shape()),
                         .first_rows = integers({experts.count + 1})};
-  context.kernels.run(SortByExpert{.rows = rows, .choices = choices, .first = experts.first},
-                      context.stream);
+  const std::int64_t tokens = used != nullptr ? used->tokens : choices.dim(0);
+  context.kernels.run(
+      SortByExpert{.rows = {.sources = first_of(rows.sources, std::min(room, tokens * of_token)),
+                            .places = first_of(rows.places, tokens),
+                            .first_rows = rows.first_rows},
+                   .choices = first_of(choices, tokens),
+                   .first = experts.first},
+      context.stream);
   return rows;
 }
 

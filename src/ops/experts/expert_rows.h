@@ -19,9 +19,9 @@ struct CountedRows {
 };
 
 // The rows of these experts for tokens with these choices, int32 [n, k], of which an expert has at
-// most `most`.
+// most `most`. `used`: which tokens count, and have places; null: all.
 ExpertRows sorted_rows(Context& context, const Tensor& choices, const ExpertRange& experts,
-                       std::int64_t most);
+                       std::int64_t most, const CountedRows* used = nullptr);
 
 // x [n, h] -> [r, h]: a copy of each token for each of its experts, sorted by expert. For
 // backward nothing is kept but `rows`; what later ops keep of the result is copied again from x.

@@ -3,20 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "ops/recompute.h"
+
 namespace piton {
 namespace {
-
-using Integers = std::vector<std::int32_t>;
-
-// What the host computes of the choices.
-struct HostRows {
-  RowCounts counts;
-  Integers sources, places, choices;
-  CountedRows used;
-};
 
 // The sizes of an exchange, with the letters of the header.
 struct Sizes {
@@ -41,94 +35,46 @@ Sizes sizes_of(const Communicator& ranks, const Tensor& choices, const Exchanged
   return sizes;
 }
 
-// The ranks of the experts that a token chooses, each once.
-class RanksOfToken {
- public:
-  explicit RanksOfToken(const Sizes& sizes)
-      : sizes_(sizes), seen_(static_cast<std::size_t>(sizes.e), -1) {}
-
-  // Calls use(rank) for each of them.
-  template <typename Use>
-  void visit(std::int64_t token, const std::int32_t* choices, const Use& use) {
-    for (std::int64_t j = 0; j < sizes_.k; ++j) {
-      if (choices[j] < 0) continue;
-      const std::int64_t rank = choices[j] / sizes_.m;
-      std::int64_t& seen = seen_[static_cast<std::size_t>(rank)];
-      if (std::exchange(seen, token) != token) use(static_cast<int>(rank));
-    }
-  }
-
- private:
-  const Sizes& sizes_;
-  std::vector<std::int64_t> seen_;  // the last token
-};
-
-HostRows empty_rows(const Sizes& sizes) {
-  const auto filled = [](std::int64_t size, std::int32_t with) {
-    return Integers(static_cast<std::size_t>(size), with);
-  };
-  return {.counts = RowCounts(sizes.e),
-          .sources = filled(sizes.sent(), 0),
-          .places = filled(sizes.n * sizes.e, -1),
-          .choices = filled(sizes.received() * sizes.k, -1),
-          .used = {}};
-}
-
-// In one pass over the choices for the counts and one for the rows.
-HostRows rows_of(const Sizes& sizes, const Integers& all) {
-  HostRows rows = empty_rows(sizes);
-  RanksOfToken ranks(sizes), again(sizes);
-  const std::int64_t tokens = sizes.e * sizes.n;
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    ranks.visit(t, all.data() + t * sizes.k,
-                [&](int to) { ++rows.counts.at(static_cast<int>(t / sizes.n), to); });
-  }
-  std::vector<std::int64_t> next;  // row to each rank
-  for (int to = 0; to < sizes.e; ++to) next.push_back(rows.counts.first_sent(sizes.rank, to));
-  const auto is_here = [&](std::int32_t choice) {
-    return choice >= 0 && choice / sizes.m == sizes.rank;
-  };
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    const std::int32_t* choices = all.data() + t * sizes.k;
-    again.visit(t, choices, [&](int to) {
-      if (t / sizes.n == sizes.rank) {
-        const std::int64_t token = t % sizes.n, place = next[static_cast<std::size_t>(to)]++;
-        rows.sources[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(token);
-        rows.places[static_cast<std::size_t>(token * sizes.e + to)] =
-            static_cast<std::int32_t>(place);
-      }
-      if (to != sizes.rank) return;
-      std::copy_n(choices, sizes.k, rows.choices.data() + rows.used.tokens++ * sizes.k);
-      rows.used.rows += std::count_if(choices, choices + sizes.k, is_here);
-    });
-  }
-  return rows;
-}
-
 // Of uniform choices; nobody has made any.
-HostRows expected_rows(const Sizes& sizes, const ExchangedExperts& experts) {
-  HostRows rows = empty_rows(sizes);
+HostCounts expected_counts(const Sizes& sizes, const ExchangedExperts& experts) {
+  HostCounts counts{RowCounts(sizes.e), {}};
+  RowCounts& pairs = counts.pairs;
   for (int to = 0; to < sizes.e; ++to) {
     const double share = share_of_tokens(experts.rules, experts.experts, {to * sizes.m, sizes.m});
     const auto expected = std::llround(share * static_cast<double>(sizes.n));
     for (int from = 0; from < sizes.e; ++from)
-      rows.counts.at(from, to) = std::min<std::int64_t>(expected, sizes.pair);
+      pairs.at(from, to) = std::min<std::int64_t>(expected, sizes.pair);
   }
   // Room for all that is sent, and received, is not exceeded, but for rounding.
-  while (rows.counts.sent(sizes.rank) > sizes.sent()) --rows.counts.at(sizes.rank, sizes.rank);
-  rows.used.tokens = rows.counts.received(sizes.rank);
-  rows.used.rows = std::min({sizes.n * sizes.k, rows.used.tokens * std::min(sizes.k, sizes.m),
-                             sizes.e * sizes.m * experts.most});
-  return rows;
+  while (pairs.sent(sizes.rank) > sizes.sent()) --pairs.at(sizes.rank, sizes.rank);
+  counts.used.tokens = pairs.received(sizes.rank);
+  counts.used.rows = std::min({sizes.n * sizes.k, counts.used.tokens * std::min(sizes.k, sizes.m),
+                               sizes.e * sizes.m * experts.most});
+  return counts;
 }
 
-// x [n, h], sources int32 [s], of which `count` -> [s, h].
+// Of SortByRank::counts.
+HostCounts read_counts(const Sizes& sizes, const std::vector<std::int32_t>& numbers) {
+  HostCounts counts{RowCounts(sizes.e), {}};
+  auto number = numbers.begin();
+  for (int from = 0; from < sizes.e; ++from) {
+    for (int to = 0; to < sizes.e; ++to) counts.pairs.at(from, to) = *number++;
+  }
+  counts.used = {.tokens = counts.pairs.received(sizes.rank),
+                 .rows = std::accumulate(number, numbers.end(), std::int64_t{0})};
+  const std::int64_t sent = counts.pairs.sent(sizes.rank);
+  PITON_ASSERT(counts.used.tokens <= sizes.received() && sent <= sizes.sent(),
+               "{} rows to send and {} to receive, with room for {} and {}", sent,
+               counts.used.tokens, sizes.sent(), sizes.received());
+  return counts;
+}
+
+// x [n, h], `sources` int32 [s], of which those in `used` -> [s, h].
 Tensor rows_to_send(const Context& context, const Tensor& x, const Tensor& sources,
-                    std::int64_t count) {
+                    const Tensor& used) {
   const Tensor y = context.activation(x.dtype(), {sources.dim(0), x.dim(1)});
-  context.kernels.run(
-      EmbeddingForward{.y = y.slice(0, 0, count), .table = x, .ids = sources.slice(0, 0, count)},
-      context.stream);
+  context.kernels.run(EmbeddingForward{.y = y, .table = x, .ids = sources, .used = used},
+                      context.stream);
   return y;
 }
 
@@ -144,23 +90,25 @@ Traveling moved(const Context& context, Communicator& ranks, const Tensor& mine,
 // What both ways of an exchange need, without its tensors.
 struct Ways {
   Communicator* ranks;
-  RowCounts counts;         // of the way to the experts
+  std::shared_ptr<ExchangeCounts> known;
   std::int64_t sent, room;  // rows of the tensors here, and at the experts
 
   explicit Ways(const RowExchange& exchange)
       : ranks(exchange.ranks),
-        counts(exchange.counts),
+        known(exchange.known),
         sent(exchange.sources.dim(0)),
         room(exchange.choices.dim(0)) {}
 
-  // x [n, w] -> [room, w]. `sources`: of the exchange.
-  Traveling to_experts(const Context& context, const Tensor& x, const Tensor& sources) const {
-    const Tensor rows = rows_to_send(context, x, sources, counts.sent(ranks->rank()));
-    return moved(context, *ranks, rows, room, counts);
+  // x [n, w] -> [room, w]. `sources`, `used`: of the exchange. The rows are packed before the host
+  // waits for their numbers.
+  Traveling to_experts(const Context& context, const Tensor& x, const Tensor& sources,
+                       const Tensor& used) const {
+    const Tensor rows = rows_to_send(context, x, sources, used);
+    return moved(context, *ranks, rows, room, known->get().pairs);
   }
   // x [room, w] -> [sent, w].
   Traveling from_experts(const Context& context, const Tensor& x) const {
-    return moved(context, *ranks, x, sent, counts.reversed());
+    return moved(context, *ranks, x, sent, known->get().pairs.reversed());
   }
 };
 
@@ -171,37 +119,62 @@ Tensor added_up(const Context& context, const Tensor& rows, const Tensor& places
   return y;
 }
 
+// What reads SortByRank::counts when it is asked for; in a replay what the first pass has read.
+std::shared_ptr<ExchangeCounts> known_counts(const Context& context, const Communicator& ranks,
+                                             const Tensor& counts, const Sizes& sizes,
+                                             const ExchangedExperts& experts) {
+  using Known = std::shared_ptr<ExchangeCounts>;
+  if (context.facts != nullptr && context.facts->replayed()) return context.facts->next<Known>();
+  Stream& reader = experts.reader != nullptr ? *experts.reader : context.stream;
+  const auto read = [sizes, counts, ready = context.stream.record(), &reader,
+                     &device = context.device] {
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(counts.elements()));
+    reader.wait(ready);
+    device.download(counts, numbers.data(), reader);
+    return read_counts(sizes, numbers);
+  };
+  // The memory of the counts is held as long.
+  const auto expected = [sizes, experts, counts] { return expected_counts(sizes, experts); };
+  const Known known = ranks.real() ? std::make_shared<ExchangeCounts>(read)
+                                   : std::make_shared<ExchangeCounts>(expected);
+  if (context.facts != nullptr) context.facts->add(known);
+  return known;
+}
+
 }  // namespace
+
+const HostCounts& ExchangeCounts::get() {
+  if (read_) {
+    known_ = read_();
+    read_ = {};
+  }
+  return *known_;
+}
 
 RowExchange exchanged_rows(Context& context, Communicator& ranks, const Tensor& choices,
                            const ExchangedExperts& experts) {
   const Sizes sizes = sizes_of(ranks, choices, experts);
-  const auto found = [&] {
-    if (!ranks.real()) return expected_rows(sizes, experts);
-    Integers all(static_cast<std::size_t>(choices.elements()));
-    context.device.download(choices, all.data(), context.stream);
-    return rows_of(sizes, all);
-  };
-  const HostRows rows = found();
-  PITON_ASSERT(rows.used.tokens <= sizes.received() && rows.counts.sent(sizes.rank) <= sizes.sent(),
-               "{} rows to send and {} to receive, with room for {} and {}",
-               rows.counts.sent(sizes.rank), rows.used.tokens, sizes.sent(), sizes.received());
-  const auto uploaded = [&](const Shape& shape, const Integers& numbers) {
-    const Tensor tensor = context.activation(DType::kI32, shape);
-    context.device.upload(numbers.data(), tensor, context.stream);
-    return tensor;
-  };
+  const auto integers = [&](const Shape& shape) { return context.activation(DType::kI32, shape); };
+  const SortByRank sort{.sources = integers({sizes.sent()}),
+                        .places = integers({sizes.n, sizes.e}),
+                        .received = integers({sizes.received(), sizes.k}),
+                        .counts = integers({sizes.e + 1, sizes.e}),
+                        .sent = integers({1}),
+                        .choices = choices,
+                        .experts = sizes.m,
+                        .rank = sizes.rank};
+  context.kernels.run(sort, context.stream);
   return {.ranks = &ranks,
-          .counts = rows.counts,
-          .sources = uploaded({sizes.sent()}, rows.sources),
-          .places = uploaded({sizes.n, sizes.e}, rows.places),
-          .choices = uploaded({sizes.received(), sizes.k}, rows.choices),
-          .used = rows.used};
+          .known = known_counts(context, ranks, sort.counts, sizes, experts),
+          .sources = sort.sources,
+          .places = sort.places,
+          .sent = sort.sent,
+          .choices = sort.received};
 }
 
 UnderWay start_sent_rows(Context& context, const Value& x, const RowExchange& exchange) {
   const Ways ways(exchange);
-  const Traveling there = ways.to_experts(context, x.tensor, exchange.sources);
+  const Traveling there = ways.to_experts(context, x.tensor, exchange.sources, exchange.sent);
   const auto back = std::make_shared<Traveling>();
   const bool wants = x.wants_gradient();
   if (context.tape != nullptr && wants) {
@@ -234,17 +207,18 @@ UnderWay start_returned_rows(Context& context, const Value& x, const RowExchange
   const Ways ways(exchange);
   const Traveling rows = ways.from_experts(context, x.tensor);
   const auto back = give_when_back(context, x.id);
-  return UnderWay([ways, rows, back, sources = exchange.sources,
+  return UnderWay([ways, rows, back, sources = exchange.sources, sent = exchange.sent,
                    places = exchange.places](Context& context) -> Value {
     context.await(rows.ready);
     const Tensor y = added_up(context, rows.tensor, places);
     if (context.tape == nullptr) return {y};
     Value result = context.tape->output(y);
-    context.tape->record(
-        [id = result.id, ways, back, kept = context.tape->keep(sources)](Backward& backward) {
-          const Tensor dy = backward.take(id);
-          if (dy.defined()) *back = ways.to_experts(backward.context(), dy, kept.get());
-        });
+    context.tape->record([id = result.id, ways, back, sources = context.tape->keep(sources),
+                          sent = context.tape->keep(sent)](Backward& backward) {
+      const Tensor dy = backward.take(id);
+      if (!dy.defined()) return;
+      *back = ways.to_experts(backward.context(), dy, sources.get(), sent.get());
+    });
     return result;
   });
 }

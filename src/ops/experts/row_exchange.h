@@ -8,10 +8,21 @@
 // ranks. They are added in the order of the ranks, as a reduce-scatter adds them, and rows of zeros
 // change no sum: of kernels/cpu, results have the bits of gathered rows, but for signs of zeros.
 //
-// All choices are known to all ranks, and so are all counts. They are read by the host, which waits
-// for them. Sizes of tensors depend on n, k, e and m alone: r and s are room, of which the first
-// rows are used.
+// All choices are known to all ranks, so a kernel counts the rows between all pairs of ranks
+// (SortByRank). The host has to know these numbers too, because sizes of messages are the host's:
+// it reads them once for each layer and forward pass, e (e + 1) integers, as late as it can. The
+// rows of tokens are packed by then, and a read on a separate stream waits for no later work. The
+// backward pass has the numbers of forward, and so has a segment that is computed again.
+// Messages of the largest size would need no read, but all n tokens of a rank may choose experts of
+// one rank: they would have the bytes of gathered rows.
+//
+// Sizes of tensors depend on n, k, e and m alone: r and s are room, of which the first rows are
+// used.
 #pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
 
 #include "comm/communicator.h"
 #include "ops/experts/expert_rows.h"
@@ -20,14 +31,34 @@
 
 namespace piton {
 
+// What the host knows of an exchange.
+struct HostCounts {
+  RowCounts pairs;   // of the way to the experts
+  CountedRows used;  // of the tokens that are received, and of their rows to experts here
+};
+
+// The numbers of an exchange, which the host waits for when it first asks for them.
+class ExchangeCounts {
+ public:
+  explicit ExchangeCounts(std::function<HostCounts()> read) : read_(std::move(read)) {}
+  const HostCounts& get();
+
+ private:
+  std::function<HostCounts()> read_;
+  std::optional<HostCounts> known_;
+};
+
 struct RowExchange {
   Communicator* ranks = nullptr;
-  RowCounts counts{1};  // of the way to the experts
+  std::shared_ptr<ExchangeCounts> known;
   // All int32.
-  Tensor sources;         // [s]: whose row is sent, by receiver, then token
-  Tensor places;          // [n, e]: the row of a token to a rank among those sent; -1: it has none
-  Tensor choices;         // [r, k]: of the tokens that are received; -1 in the rest of the room
-  CountedRows used = {};  // of the tokens that are received, and of their rows to experts here
+  Tensor sources;  // [s]: whose row is sent, by receiver, then token
+  Tensor places;   // [n, e]: the row of a token to a rank among those sent; -1: it has none
+  Tensor sent;     // [1]: how many rows are sent
+  Tensor choices;  // [r, k]: of the tokens that are received; -1 in the rest of the room
+
+  const RowCounts& counts() const { return known->get().pairs; }
+  const CountedRows& used() const { return known->get().used; }
 };
 
 struct ExchangedExperts {
@@ -36,6 +67,7 @@ struct ExchangedExperts {
   // How many of the n tokens of a rank an expert takes at most.
   std::int64_t most = 0;
   RoutingRules rules;
+  Stream* reader = nullptr;  // where the host reads numbers of rows; null: the compute stream
 };
 
 // `choices` int32 [e n, k]: of the tokens of all ranks, one rank after another; -1: dropped. Where

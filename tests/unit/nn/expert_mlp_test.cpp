@@ -165,7 +165,7 @@ LinkTimes times_of(const SharedLayer& layer) {
   ParameterList parameters;
   const Shard shard{.group = alone.get(),
                     .experts = ranks.get(),
-                    .sends_rows_to_experts = layer.sends_rows,
+                    .row_counts = layer.sends_rows ? device.make_stream() : nullptr,
                     .dtype = DType::kBF16};
   ExpertMlpShape shape{.hidden = kWidth,
                        .ffn_hidden = 64,

@@ -116,6 +116,18 @@ TEST(SecondsOfCall, DivideRowsEvenlyAmongExperts) {
               const auto* choices = std::get<SortByExpert>(call).choices.data<std::int32_t>();
               for (int i = 0; i < 10; ++i) EXPECT_EQ(choices[i], i < 6 ? i % 2 : -1);
             });
+  // Room for 3 of 4 tokens of two ranks.
+  time_call(SortByRank{.sources = integers({4}),
+                       .places = integers({2, 2}),
+                       .received = integers({3, 2}),
+                       .counts = integers({3, 2}),
+                       .sent = integers({1}),
+                       .choices = integers({4, 2}),
+                       .experts = 2},
+            [](const KernelCall& call) {
+              const auto* choices = std::get<SortByRank>(call).choices.data<std::int32_t>();
+              for (int i = 0; i < 8; ++i) EXPECT_EQ(choices[i], i < 4 ? i % 2 : -1);
+            });
 }
 
 TEST(SecondsOfCall, UseAllRows) {

@@ -19,6 +19,7 @@
 #include "kernels/cpu/kernels.h"
 #include "ops/activation.h"
 #include "ops/linear/rank_rows.h"
+#include "ops/recompute.h"
 #include "support/tensors.h"
 #include "support/thread_world.h"
 
@@ -117,10 +118,10 @@ class Rank {
       return exchanges ? sent_rows(taped, value, *exchange)
                        : rows_of_ranks(taped, value, *group_, true);
     };
-    const CountedRows* const used = exchanges ? &exchange->used : nullptr;
+    const CountedRows* const used = exchanges ? &exchange->used() : nullptr;
     const Value there = at_experts(x_leaf), weights_there = at_experts(weights_leaf);
     const ExpertRows rows = sorted_rows(taped, exchanges ? exchange->choices : choices, here(),
-                                        mixture_.ranks * kTokens);
+                                        mixture_.ranks * kTokens, used);
     const Value inner = dispatched(taped, there, rows, used);
     const Value squares = activation_of(taped, inner, ActivationKind::kSquaredRelu, rows.used());
     const Value outer = combined(taped, squares, weights_there, rows.places, used);
@@ -178,8 +179,8 @@ TEST(RowExchange, SendsATokenOnceToEachRankOfItsExperts) {
         }
         ++row;
       }
-      EXPECT_EQ(exchange.used.tokens, row);
-      EXPECT_EQ(exchange.used.rows, rows);
+      EXPECT_EQ(exchange.used().tokens, row);
+      EXPECT_EQ(exchange.used().rows, rows);
       for (std::int64_t i = row * mixture.choices; i < exchange.choices.elements(); ++i)
         EXPECT_EQ(test::value_at(exchange.choices, i), -1);
       EXPECT_EQ(rank.group().traffic().all_to_all_bytes - before, sent * 2 * 4);
@@ -201,6 +202,36 @@ TEST(RowExchange, GivesTheBitsOfGatheredRows) {
       EXPECT_GT(sum, 1);
     });
   }
+}
+
+// The host reads what a replay sends and gets in the first pass alone.
+TEST(RowExchange, HasTheCountsOfTheFirstPassInAReplay) {
+  const Mixture mixture = mixtures()[0];
+  test::run_ranks(mixture.ranks, [&](World& world) {
+    Rank rank(world, mixture);
+    std::vector<std::shared_ptr<ExchangeCounts>> known;
+    const auto gradient = [&](bool replays) {
+      Tape tape;
+      Context taped = rank.context(&tape);
+      const Value x = tape.leaf(rank.x);
+      const auto segment = [&](Context& context, const std::vector<Value>& inputs) {
+        const RowExchange exchange = rank.exchange(context);
+        known.push_back(exchange.known);
+        const Value there = sent_rows(context, inputs[0], exchange);
+        const Value squares = activation_of(context, there, ActivationKind::kSquaredRelu);
+        return std::vector<Value>{returned_rows(context, squares, exchange)};
+      };
+      const Value y = replays ? recomputed(taped, {x}, segment)[0] : segment(taped, {x})[0];
+      tape.seed(y, rank.dy);
+      tape.backward(taped, Tape::Mode::kWhole);
+      return test::values(tape.take_gradient(x, taped));
+    };
+    const auto kept = gradient(false);
+    EXPECT_EQ(gradient(true), kept);
+    ASSERT_EQ(known.size(), 3U);
+    EXPECT_NE(known[0], known[1]);
+    EXPECT_EQ(known[1], known[2]);
+  });
 }
 
 // All choices that the rules allow, one after another.
@@ -255,7 +286,7 @@ TEST(RowExchange, CountsUniformChoicesWhereNobodyChooses) {
   const RowExchange exchange = rank.exchange(context);
   // Of 15 pairs of experts 6 have none here.
   const auto expected = std::llround(kTokens * 9.0 / 15);
-  for (int to = 0; to < 3; ++to) EXPECT_EQ(exchange.counts.at(1, to), expected);
+  for (int to = 0; to < 3; ++to) EXPECT_EQ(exchange.counts().at(1, to), expected);
   EXPECT_EQ(sent_rows(context, {rank.x}, exchange).tensor.dim(0), 3 * kTokens);
   EXPECT_EQ(rank.group().traffic().all_to_all_bytes, 2 * expected * kWidth * 4);
 }
