@@ -77,13 +77,15 @@ std::string memory_text(const MemoryCounts& planned) {
 void check_memory(const std::vector<RankMemory>& ranks) {
   for (const auto& [host, need] : needs_of_hosts(ranks)) {
     if (need.bytes <= need.left_bytes) continue;
-    throw Error(Fault::kMemory,
-                "memory of {}: the run needs {:.1f} GB for {} rank{} ({}), and {:.1f} GB are left; "
-                "use a smaller --micro-batch-size, --recompute-granularity full, --exp-avg-dtype and "
-                "--exp-avg-sq-dtype bf16 or --remote-device FOLDER, or shard over more hosts (--zero-stage, "
-                "--tensor-model-parallel-size); `piton plan` computes it without running",
-                host, gigabytes(need.bytes), need.ranks, need.ranks == 1 ? "" : "s",
-                kinds_text(need), gigabytes(need.left_bytes));
+    throw Error(
+        Fault::kMemory,
+        "memory of {}: the run needs {:.1f} GB for {} rank{} ({}), and {:.1f} GB are left; "
+        "use a smaller --micro-batch-size, --recompute-granularity full, --exp-avg-dtype and "
+        "--exp-avg-sq-dtype bf16 or --remote-device FOLDER, or shard over more hosts "
+        "(--zero-stage, "
+        "--tensor-model-parallel-size); `piton plan` computes it without running",
+        host, gigabytes(need.bytes), need.ranks, need.ranks == 1 ? "" : "s", kinds_text(need),
+        gigabytes(need.left_bytes));
   }
 }
 
