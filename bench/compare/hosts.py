@@ -39,11 +39,9 @@ class Hosts:
         self.one_core.chmod(0o755)
 
     def command(self, slices):
-        words = ["bench", "train", *self.options.model.split(), *self.options.layout.split(), "--threads", "1",
-                 "--rounds", str(self.options.steps), "--no-floor", "--step-time", "--json", "--quiet"]
-        if slices > 1:
-            words += ["--coc-parallel-num", str(slices)]
-        return words
+        return ["bench", "train", *self.options.model.split(), *self.options.layout.split(), "--threads", "1",
+                "--rounds", str(self.options.steps), "--no-floor", "--step-time", "--json", "--quiet",
+                "--num-slices", str(slices)]
 
     def run(self, slices):
         environment = {**os.environ, **({"PITON_LINK": self.options.link} if self.options.link else {})}
@@ -97,9 +95,9 @@ def main():
         print(f"{slices} slices: {row['best_seconds']:.3f} s, gain {100 * row['gain']:.1f} %; "
               f"planned {row['planned_seconds']:.3f} s, gain {100 * row['planned_gain']:.1f} %")
     rate = options.link.split()[1] if options.link else "unlimited"
-    command = f"PITON_LINK=\"{options.link}\" tools/launch_hosts.sh 2 1 piton {' '.join(hosts.command(1))}"
+    command = f"PITON_LINK=\"{options.link}\" tools/launch_hosts.sh 2 1 piton {' '.join(hosts.command('P'))}"
     result = {"link": options.link, "slices": table, "published_gain": PUBLISHED, "runs": runs}
-    print(record(f"{options.name}-hosts-{rate}", command + " [--coc-parallel-num P]", result, note=options.note))
+    print(record(f"{options.name}-hosts-{rate}", command, result, note=options.note))
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ ContextGroup ModelLayout::context_group(ContextExchange exchange) const {
   Communicator& all = mesh->group(Axis::kContext);
   ContextGroup group{.group = &all,
                      .gathers = exchange == ContextExchange::kGather,
-                     .slices = std::max(options.linears.slices, 1)};
+                     .slices = options.context.slices};
   const int c = all.size();
   if (c == 1) return {.group = &all};
   const int heads = options.context.heads_of(exchange, c);

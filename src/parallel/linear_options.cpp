@@ -61,9 +61,14 @@ std::vector<ShapeSlices> slices_of(const std::string& text) {
 
 }  // namespace
 
+int LinearOptions::slices_of_heads() const {
+  if (mode == 0 || mode == 1) return 1;
+  return fused ? 0 : static_cast<int>(slices.value_or(0));
+}
+
 LinearStrategy LinearOptions::strategy() const {
-  if (!may_be_slices(slices)) {
-    throw Error(Fault::kUsage, "parallel: --num-slices: got {}, wanted 1, 2, 4 or 8", slices);
+  if (slices && !may_be_slices(*slices)) {
+    throw Error(Fault::kUsage, "parallel: --num-slices: got {}, wanted 1, 2, 4 or 8", *slices);
   }
   if (mode < -1 || mode > 2) {
     throw Error(Fault::kUsage, "parallel: --coc-mode: got {}, wanted -1, 0, 1 or 2", mode);
@@ -71,7 +76,7 @@ LinearStrategy LinearOptions::strategy() const {
   const bool off = mode == 0 || mode == 1;
   LinearStrategy strategy{.slices = off     ? 1
                                     : fused ? kFused
-                                            : slices,
+                                            : static_cast<int>(slices.value_or(1)),
                           .sequence_parallel = sequence_parallel,
                           .of_shapes = slices_of(slices_of_shapes),
                           .keeps_gathered = !gather_again,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 namespace piton {
 
 struct LinearOptions {
-  int slices = 1;
+  std::optional<std::int64_t> slices;  // linears are whole by default, heads by their size
   bool sequence_parallel = false;
   bool fused = false;
   int mode = -1;
@@ -28,16 +29,20 @@ struct LinearOptions {
   // cannot be split over the ranks (--sequence-parallel), or over the slices.
   LinearStrategy strategy(const std::vector<std::int64_t>& tokens, int tensor) const;
 
+  // Of the heads that context ranks exchange or gather (ContextForms::slices).
+  int slices_of_heads() const;
+
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"sequence-parallel",
              "also split the activations between tensor-parallel layers, along the sequence"},
       sequence_parallel);
     v(Option{"num-slices",
-             "number of parts that a split linear layer is cut into, to overlap its communication: "
-             "1, 2, 4 or 8, of which the tokens of a micro-batch on each tensor rank are a "
-             "multiple; also of the heads that context ranks exchange or gather (--cp-comm-type "
-             "a2a, a2a+p2p, allgather)",
+             "number of parts that a split linear layer, and the heads that context ranks exchange "
+             "or gather (--cp-comm-type a2a, a2a+p2p, allgather), are cut into, to overlap their "
+             "communication: 1, 2, 4 or 8, of which the tokens of a micro-batch on each tensor "
+             "rank are a multiple (default: whole linears, and up to 4 slices of heads, of at "
+             "least 1 MiB)",
              {.aliases = {"coc-parallel-num"}}},
       slices);
     v(Option{"fused-linears",

@@ -270,7 +270,7 @@ void ParallelOptions::check_instances(const MeshSizes& sizes) const {
 }
 
 ContextForms ParallelOptions::context_forms() const {
-  ContextForms forms;
+  ContextForms forms{.slices = linears.slices_of_heads()};
   forms.exchanges.clear();
   for (const std::string& type : context_exchanges) {
     forms.exchanges.push_back(type == "p2p"       ? ContextExchange::kRing

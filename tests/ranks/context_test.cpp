@@ -80,9 +80,9 @@ std::vector<RunLayout> layouts(int ranks, ContextExchange exchange) {
     zero3.zero = 3;
     zero3.recompute = true;
     if (exchange == ContextExchange::kRing) return all;
-    add(layout("CP 2, 2 slices", mesh(1, 1, 1), 2)).slices = 2;
+    add(layout("CP 2, 2 slices", mesh(1, 1, 1), 2)).context.slices = 2;
     RunLayout& again = add(layout("CP 2, 2 slices, attention again", mesh(1, 1, 1), 2));
-    again.slices = 2;
+    again.context.slices = 2;
     again.rules = {RecomputeGranularity::kSelective};
     return all;
   }
@@ -99,7 +99,7 @@ std::vector<RunLayout> layouts(int ranks, ContextExchange exchange) {
   if (exchange == ContextExchange::kRing) return all;
   RunLayout& sliced = add(layout("CP 2 x PP 2, ZB-H1, 2 slices", mesh(1, 1, 2), 2));
   sliced.schedule = {ScheduleKind::kZeroBubbleH1};
-  sliced.slices = 2;
+  sliced.context.slices = 2;
   return all;
 }
 
@@ -229,7 +229,7 @@ TEST_P(ContextParallel, GivesTheBitsOfWholeExchangesInSlices) {
       if (!has_slices(layout)) continue;
       SCOPED_TRACE(layout.name + (dtype == DType::kBF16 ? ", bf16" : ""));
       const auto bits = [&](int slices) {
-        layout.slices = slices;
+        layout.context.slices = slices;
         TrainingRun run(ranks::world(), layout, model);
         std::vector<double> reports;
         for (int step = 0; step < 3; ++step) {
@@ -248,7 +248,10 @@ TEST_P(ContextParallel, GivesTheBitsOfWholeExchangesInSlices) {
         const TrafficCounts end = ranks::world().traffic();
         EXPECT_EQ(sliced.first, whole.first) << slices;
         EXPECT_TRUE(sliced.second == whole.second) << slices;
-        EXPECT_GT(end.collectives - before.collectives, middle.collectives - start.collectives);
+        // Stages of "states" may have no attention.
+        if (layout.mesh[Axis::kPipeline] == 1) {
+          EXPECT_GT(end.collectives - before.collectives, middle.collectives - start.collectives);
+        }
         EXPECT_EQ(end.all_to_all_bytes - before.all_to_all_bytes,
                   middle.all_to_all_bytes - start.all_to_all_bytes);
       }

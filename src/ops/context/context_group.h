@@ -23,7 +23,8 @@ inline constexpr std::size_t kContextExchanges = 4;
 // The exchanges of a model's layers.
 struct ContextForms {
   std::vector<ContextExchange> exchanges{ContextExchange::kRing};  // of each layer, or one of all
-  int heads = 1;  // ranks of a run that exchanges heads, under kHeadsAndRing
+  int heads = 1;   // ranks of a run that exchanges heads, under kHeadsAndRing
+  int slices = 0;  // ContextGroup::slices
 
   ContextExchange of_layer(std::int64_t layer) const {
     return exchanges.size() == 1 ? exchanges.front()
@@ -46,7 +47,8 @@ struct ContextGroup {
   Communicator* heads = nullptr;  // those of `group` that exchange heads; null: none do
   Communicator* keys = nullptr;   // those that see one another's keys; null: none do
   bool gathers = false;           // they see all keys at once; else one after another, in a ring
-  int slices = 1;                 // of the heads, of which one is attended to while others travel
+  // Of the heads, of which one is attended to while others travel; 0: by their size.
+  int slices = 0;
 
   int size() const { return group == nullptr ? 1 : group->size(); }
   int rank() const { return group == nullptr ? 0 : group->rank(); }

@@ -23,7 +23,7 @@ struct EnvironmentFixture {
   std::vector<std::string> read(const Variables& variables) {
     return read_environment(set, variables);
   }
-  int slices() const { return static_cast<int>(options.parallel.linears.slices); }
+  int slices() const { return static_cast<int>(options.parallel.linears.slices.value_or(1)); }
 };
 
 TEST(Environment, OfSlicesStandsForTheFlag) {

@@ -48,6 +48,17 @@ TEST(LinearOptions, HaveTheSwitchesOfMindSpeed) {
       strategy({"--fused-linears", "--enable-coc-in-column-backward"}).fused_column_backward);
 }
 
+TEST(LinearOptions, HaveSlicesOfHeads) {
+  const auto slices = [](const std::vector<std::string>& words) {
+    return Parsed(words).options.slices_of_heads();
+  };
+  EXPECT_EQ(slices({}), 0);
+  EXPECT_EQ(slices({"--num-slices", "1"}), 1);
+  EXPECT_EQ(slices({"--num-slices", "8"}), 8);
+  EXPECT_EQ(slices({"--num-slices", "8", "--coc-mode", "1"}), 1);
+  EXPECT_EQ(slices({"--num-slices", "8", "--fused-linears"}), 0);
+}
+
 TEST(LinearOptions, HaveSlicesOfSomeShapes) {
   const LinearStrategy some =
       strategy({"--num-slices", "2", "--customized-coc",

@@ -77,6 +77,8 @@ TEST(SlicedHeads, AreWaitedForAtBothEndsAlone) {
       EXPECT_NEAR(shown(gathers, 1, 0.5, backward), 1, 1e-6);
       for (const int slices : {2, 4, 8})
         EXPECT_NEAR(shown(gathers, slices, 0.5, backward), 1.0 / slices, 1e-6) << slices;
+      // Of 8 and 16 MiB; nobody says how many.
+      EXPECT_NEAR(shown(gathers, 0, 0.5, backward), 0.25, 1e-6);
     }
   }
 }
