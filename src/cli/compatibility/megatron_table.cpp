@@ -39,6 +39,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "softmax-type:1 "
      "untie-embeddings-and-output-weights disable-bias-linear attention-dropout:1 "
      "hidden-dropout:1 weight-decay:1 clip-grad:1 adam-beta1:1 adam-beta2:1 adam-eps:1 "
+     "exp-avg-dtype:1 exp-avg-sq-dtype:1 "
      "sgd-momentum:1 muon-momentum:1 muon-use-nesterov muon-scale-mode:1 muon-num-ns-steps:1 "
      "muon-extra-scale-factor:1 micro-batch-size:1 global-batch-size:1 recompute-granularity:1 "
      "recompute-method:1 "

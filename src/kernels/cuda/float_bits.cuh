@@ -1,6 +1,8 @@
 // The bits of fp32 numbers. Internal to this folder.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstring>
 
 namespace piton::cuda {
