@@ -27,7 +27,7 @@ target_include_directories(piton_cuda_emulated BEFORE PUBLIC ${emulator}/include
 target_link_libraries(piton_cuda_emulated PUBLIC piton_kernels piton_comm piton_comm_rendezvous)
 
 file(GLOB sources CONFIGURE_DEPENDS ${emulator}/*_test.cpp)
-piton_test(cuda_emulated ops SOURCES ${sources} ${CMAKE_SOURCE_DIR}/tests/ops/call_cases.cpp
+piton_test_in_parts(cuda_emulated 4 SOURCES ${sources} ${CMAKE_SOURCE_DIR}/tests/ops/call_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/attention_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/decoding_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/expert_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/float8_cases.cpp
            ${CMAKE_SOURCE_DIR}/tests/ops/latent_cases.cpp ${CMAKE_SOURCE_DIR}/tests/ops/recurrent_cases.cpp

@@ -67,6 +67,17 @@ function(piton_test name label)
   set_tests_properties(${label}/${name} PROPERTIES LABELS ${label})
 endfunction()
 
+# A program of "ops" whose tests are divided into parts, of which a commit runs some by day (tools/left-out.sh).
+function(piton_test_in_parts name parts)
+  piton_test_program(${name} ops ${ARGN})
+  foreach(part RANGE 1 ${parts})
+    math(EXPR index "${part} - 1")
+    add_test(NAME ops/${name}_${part} COMMAND ${name})
+    set_tests_properties(ops/${name}_${part} PROPERTIES LABELS ops COST 1000
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${index}")
+  endforeach()
+endfunction()
+
 # piton_tests_of(file result): the option with which a program runs the tests that are in `file` alone. CMake reads the
 # file again when it changes.
 function(piton_tests_of file result)
@@ -123,14 +134,7 @@ if(ops_sources)
       list(APPEND libraries ${library})
     endif()
   endforeach()
-  # In parts, of which a commit runs some by day (tools/left-out.sh).
-  piton_test_program(ops_all ops SOURCES ${ops_sources} LIBS ${libraries})
-  foreach(part RANGE 1 4)
-    math(EXPR index "${part} - 1")
-    add_test(NAME ops/ops_all_${part} COMMAND ops_all)
-    set_tests_properties(ops/ops_all_${part} PROPERTIES LABELS ops COST 1000
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${index}")
-  endforeach()
+  piton_test_in_parts(ops_all 4 SOURCES ${ops_sources} LIBS ${libraries})
 endif()
 
 include(cmake/cuda_emulator.cmake)
