@@ -126,9 +126,9 @@ TEST(Announce, BringsTheBytesOfACorpusIntoMemory) {
   ::fsync(file);
   ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
   constexpr std::int64_t kFirst = 1 << 19;
-  if (cached(file, 4 * kFirst) != false) {
+  if (cached(file, 4 * kFirst) != false || cached(file, 4) != false) {
     ::close(file);
-    GTEST_SKIP() << "this file system keeps its pages in memory";
+    GTEST_SKIP() << "this file system keeps pages in memory";
   }
   EXPECT_EQ(corpus.announce(0, kFirst, 4096), 4096);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

@@ -257,9 +257,10 @@ TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
   std::mt19937 random(11);
   int kills = 0, resumptions = 0;
   const int attempts = test::nightly() ? 17 : 8;  // three kills in each at least
-  // On a quick machine many a run ends before its kill: more series make up for it.
-  for (int attempt = 0; attempt < attempts || (kills < 3 * attempts && attempt < 40 * attempts);
-       ++attempt) {
+  // On a quick machine many a run ends before its kill, or is killed before there is something to
+  // resume from: more series make up for it.
+  const auto enough = [&] { return kills >= 3 * attempts && resumptions > 0; };
+  for (int attempt = 0; attempt < attempts || (!enough() && attempt < 40 * attempts); ++attempt) {
     for (bool done = false; !done;) {
       const pid_t child = ::fork();
       if (child == 0) {
