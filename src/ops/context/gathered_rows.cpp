@@ -38,23 +38,6 @@ TravelingBlocks start_to_gather(const Context& context, const std::vector<Tensor
   return all;
 }
 
-std::vector<Tensor> gathered(const Context& context, const TravelingBlocks& all,
-                             Communicator& ranks) {
-  context.await(all.ready);
-  const int c = ranks.size();
-  std::vector<Tensor> wholes;
-  for (std::size_t i = 0; i < all.blocks.tensors(); ++i) {
-    Shape shape = all.blocks.at(0, i).shape();
-    shape[1] *= c;
-    wholes.push_back(context.activation(all.blocks.buffer().dtype(), shape));
-    for (int member = 0; member < c; ++member) {
-      for_stretches(wholes[i], all.blocks.at(member, i), member, c,
-                    [&](const Tensor& whole, const Tensor& part) { copy(context, whole, part); });
-    }
-  }
-  return wholes;
-}
-
 // This rank's rows of the sum over ranks of `wholes` [b, s, n, d].
 TravelingBlocks start_to_scatter(const Context& context, const std::vector<Tensor>& wholes,
                                  Communicator& ranks) {
@@ -64,25 +47,13 @@ TravelingBlocks start_to_scatter(const Context& context, const std::vector<Tenso
   for (Shape& shape : shapes) shape[1] /= c;
   TravelingBlocks mine{.blocks = MemberBlocks(context, sums, shapes, 1), .ready = {}};
   const MemberBlocks all(context, sums, shapes, c);
-  for (int member = 0; member < c; ++member) {
-    for (std::size_t i = 0; i < wholes.size(); ++i) {
-      for_stretches(wholes[i], all.at(member, i), member, c,
-                    [&](const Tensor& whole, const Tensor& part) { copy(context, part, whole); });
-    }
-  }
+  divide_among_members(context, wholes, all, c);
   mine.ready = ranks.reduce_scatter(mine.blocks.buffer(), all.buffer(), context.stream);
   hold(context, mine.blocks, all, mine.ready);
   return mine;
 }
 
 }  // namespace
-
-// Memory for them is asked for by the first slice that comes back.
-struct GatheredRows::Gradients {
-  std::vector<std::int64_t> ids;
-  std::vector<Shape> shapes;
-  std::vector<Tensor> places;
-};
 
 // Gathers slices when backward first asks for one of their results, and the slice before, for which
 // it asks next. All ranks ask in the same order.
@@ -99,7 +70,7 @@ class GatheredRows::Again {
     if (slice.wholes.empty()) {
       start(slice);
       if (number > 0) start(slices_[static_cast<std::size_t>(number - 1)]);
-      slice.wholes = gathered(context_, *slice.there, ranks_);
+      slice.wholes = joined_members(context_, *slice.there, ranks_.size());
       slice.there.reset();
     }
     return std::move(slice.wholes[i]);
@@ -139,29 +110,21 @@ void GatheredRows::start(Context& context, const RowRange& heads) {
   if (context.tape == nullptr) return;
   const bool first = gradients_ == nullptr;
   if (first) {
-    gradients_ = std::make_shared<Gradients>();
+    gradients_ = std::make_shared<GradientsInParts>(rows_);
     std::vector<Kept> kept;
-    for (const Value& one : rows_) {
-      gradients_->ids.push_back(one.id);
-      gradients_->shapes.push_back(one.tensor.shape());
-      kept.push_back(context.tape->keep(one.tensor));
-    }
+    for (const Value& one : rows_) kept.push_back(context.tape->keep(one.tensor));
     again_ = std::make_shared<Again>(context, std::move(kept), ranks_);
   }
   again_->add(heads);
-  context.tape->record([gradients = gradients_, heads, back, first,
-                        dtype = tensors.front().dtype()](Backward& backward) {
+  context.tape->record([gradients = gradients_, heads, back, first](Backward& backward) {
     const auto sums = std::exchange(*back, std::nullopt);
     if (!sums) return;
     const Context& context = backward.context();
-    auto& [ids, shapes, places] = *gradients;
-    for (std::size_t i = places.size(); i < ids.size(); ++i)
-      places.push_back(backward.place(ids[i], dtype, shapes[i]));
+    const std::vector<Tensor> of_heads = heads_of(gradients->places(backward), heads);
     context.await(sums->ready);
-    const std::vector<Tensor> of_heads = heads_of(places, heads);
-    for (std::size_t i = 0; i < ids.size(); ++i) copy(context, of_heads[i], sums->blocks.at(0, i));
-    if (!first) return;
-    for (std::size_t i = 0; i < ids.size(); ++i) backward.give(ids[i], std::move(places[i]));
+    for (std::size_t i = 0; i < of_heads.size(); ++i)
+      copy(context, of_heads[i], sums->blocks.at(0, i));
+    if (first) gradients->give(backward);
   });
 }
 
@@ -170,7 +133,7 @@ std::vector<Value> GatheredRows::next(Context& context) {
   const Slice slice = std::move(slices_.front());
   slices_.pop_front();
   std::vector<Value> results;
-  for (const Tensor& whole : gathered(context, slice.there, ranks_))
+  for (const Tensor& whole : joined_members(context, slice.there, ranks_.size()))
     results.push_back(context.tape == nullptr ? Value{whole} : context.tape->output(whole));
   if (context.tape == nullptr) return results;
   std::vector<std::int64_t> ids;

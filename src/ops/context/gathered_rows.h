@@ -36,7 +36,6 @@ class GatheredRows {
 
  private:
   class Again;
-  struct Gradients;  // of the rows, complete when backward has come to the first slice
   struct Slice {
     std::int64_t number;
     TravelingBlocks there;
@@ -44,7 +43,7 @@ class GatheredRows {
   };
   std::vector<Value> rows_;
   Communicator& ranks_;
-  std::shared_ptr<Gradients> gradients_;  // null before the first slice
+  std::shared_ptr<GradientsInParts> gradients_;  // of the rows; null before the first slice
   std::shared_ptr<Again> again_;
   std::deque<Slice> slices_;
   std::int64_t started_ = 0;

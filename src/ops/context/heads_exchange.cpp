@@ -46,23 +46,6 @@ TravelingBlocks start_to_sequences(const Context& context, const std::vector<Ten
   });
 }
 
-std::vector<Tensor> sequences_of(const Context& context, const TravelingBlocks& there,
-                                 Communicator& ranks) {
-  context.await(there.ready);
-  const int u = ranks.size();
-  std::vector<Tensor> wholes;
-  for (std::size_t i = 0; i < there.blocks.tensors(); ++i) {
-    Shape shape = there.blocks.at(0, i).shape();
-    shape[1] *= u;
-    wholes.push_back(context.activation(there.blocks.buffer().dtype(), shape));
-    for (int member = 0; member < u; ++member) {
-      for_stretches(wholes[i], there.blocks.at(member, i), member, u,
-                    [&](const Tensor& whole, const Tensor& part) { copy(context, whole, part); });
-    }
-  }
-  return wholes;
-}
-
 TravelingBlocks start_to_rows(const Context& context, const std::vector<Tensor>& wholes,
                               Communicator& ranks) {
   const int u = ranks.size();
@@ -70,12 +53,7 @@ TravelingBlocks start_to_rows(const Context& context, const std::vector<Tensor>&
   for (const Tensor& one : wholes)
     parts.push_back({one.dim(0), one.dim(1) / u, one.dim(2), one.dim(3)});
   return exchanged(context, wholes.front().dtype(), parts, ranks, [&](const MemberBlocks& sent) {
-    for (int member = 0; member < u; ++member) {
-      for (std::size_t i = 0; i < wholes.size(); ++i) {
-        for_stretches(wholes[i], sent.at(member, i), member, u,
-                      [&](const Tensor& whole, const Tensor& part) { copy(context, part, whole); });
-      }
-    }
+    divide_among_members(context, wholes, sent, u);
   });
 }
 
@@ -94,13 +72,6 @@ using Back = std::shared_ptr<std::optional<TravelingBlocks>>;
 
 }  // namespace
 
-// Memory for them is asked for by the first part that comes back.
-struct ToSequences::Gradients {
-  std::vector<std::int64_t> ids;
-  std::vector<Shape> shapes;
-  std::vector<Tensor> places;
-};
-
 ToSequences::ToSequences(std::vector<Value> rows, Communicator& ranks)
     : rows_(std::move(rows)), ranks_(ranks) {}
 
@@ -111,26 +82,14 @@ void ToSequences::start(Context& context, const HeadPart& part) {
   parts_.push_back({part, start_to_sequences(context, tensors, part, ranks_), back});
   if (context.tape == nullptr) return;
   const bool first = gradients_ == nullptr;
-  if (first) {
-    gradients_ = std::make_shared<Gradients>();
-    for (const Value& one : rows_) {
-      gradients_->ids.push_back(one.id);
-      gradients_->shapes.push_back(one.tensor.shape());
-    }
-  }
-  context.tape->record([gradients = gradients_, part, back, first, dtype = tensors.front().dtype(),
-                        &ranks = ranks_](Backward& backward) {
-    const auto there = std::exchange(*back, std::nullopt);
-    if (!there) return;
-    auto& [ids, shapes, places] = *gradients;
-    if (places.empty()) {
-      for (std::size_t i = 0; i < ids.size(); ++i)
-        places.push_back(backward.place(ids[i], dtype, shapes[i]));
-    }
-    write_rows(backward.context(), *there, part, places, ranks);
-    if (!first) return;
-    for (std::size_t i = 0; i < ids.size(); ++i) backward.give(ids[i], std::move(places[i]));
-  });
+  if (first) gradients_ = std::make_shared<GradientsInParts>(rows_);
+  context.tape->record(
+      [gradients = gradients_, part, back, first, &ranks = ranks_](Backward& backward) {
+        const auto there = std::exchange(*back, std::nullopt);
+        if (!there) return;
+        write_rows(backward.context(), *there, part, gradients->places(backward), ranks);
+        if (first) gradients->give(backward);
+      });
 }
 
 std::vector<Value> ToSequences::next(Context& context) {
@@ -139,7 +98,7 @@ std::vector<Value> ToSequences::next(Context& context) {
   parts_.pop_front();
   std::vector<Value> results;
   std::vector<std::pair<std::int64_t, Shape>> outputs;
-  for (const Tensor& whole : sequences_of(context, part.there, ranks_)) {
+  for (const Tensor& whole : joined_members(context, part.there, ranks_.size())) {
     results.push_back(context.tape == nullptr ? Value{whole} : context.tape->output(whole));
     outputs.emplace_back(results.back().id, whole.shape());
   }
@@ -166,7 +125,8 @@ void ToRows::start(Context& context, const Value& sequences, const HeadPart& par
   if (context.tape == nullptr) return;
   context.tape->record([x_id = sequences.id, back, &ranks = ranks_](Backward& backward) {
     const auto there = std::exchange(*back, std::nullopt);
-    if (there) backward.give(x_id, sequences_of(backward.context(), *there, ranks).front());
+    if (there)
+      backward.give(x_id, joined_members(backward.context(), *there, ranks.size()).front());
   });
 }
 

@@ -51,10 +51,9 @@ class ToSequences {
   std::vector<Value> next(Context& context);
 
  private:
-  struct Gradients;  // of the rows, complete when backward has come to the first part
   std::vector<Value> rows_;
   Communicator& ranks_;
-  std::shared_ptr<Gradients> gradients_;  // null before the first part
+  std::shared_ptr<GradientsInParts> gradients_;  // of the rows; null before the first part
   std::deque<TravelingPart> parts_;
 };
 
