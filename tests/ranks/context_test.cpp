@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/planning.h"
+#include "ranks/run_bits.h"
 #include "ranks/setting.h"
 #include "saved_runs.h"
 #include "support/run_session.h"
@@ -230,14 +231,7 @@ TEST_P(ContextParallel, GivesTheBitsOfWholeExchangesInSlices) {
       SCOPED_TRACE(layout.name + (dtype == DType::kBF16 ? ", bf16" : ""));
       const auto bits = [&](int slices) {
         layout.context.slices = slices;
-        TrainingRun run(ranks::world(), layout, model);
-        std::vector<double> reports;
-        for (int step = 0; step < 3; ++step) {
-          const StepReport report = run.step();
-          reports.insert(reports.end(), {report.loss, report.grad_norm});
-        }
-        reports.push_back(run.evaluation().loss_sum);
-        return std::pair{reports, run.pieces()};
+        return ranks::bits_of(layout, model);
       };
       const TrafficCounts start = ranks::world().traffic();
       const auto whole = bits(1);
@@ -246,8 +240,8 @@ TEST_P(ContextParallel, GivesTheBitsOfWholeExchangesInSlices) {
         const TrafficCounts before = ranks::world().traffic();
         const auto sliced = bits(slices);
         const TrafficCounts end = ranks::world().traffic();
-        EXPECT_EQ(sliced.first, whole.first) << slices;
-        EXPECT_TRUE(sliced.second == whole.second) << slices;
+        EXPECT_EQ(sliced.reports, whole.reports) << slices;
+        EXPECT_TRUE(sliced.pieces == whole.pieces) << slices;
         // Stages of "states" may have no attention.
         if (layout.mesh[Axis::kPipeline] == 1) {
           EXPECT_GT(end.collectives - before.collectives, middle.collectives - start.collectives);

@@ -11,6 +11,7 @@
 
 #include "api/planning.h"
 #include "nn/expert_mlp.h"
+#include "ranks/run_bits.h"
 #include "ranks/setting.h"
 #include "saved_runs.h"
 #include "support/run_session.h"
@@ -266,22 +267,15 @@ TEST_P(ExpertParallel, GivesTheBitsOfGatheredRowsIfSingleRowsAreSent) {
       SCOPED_TRACE(layout.name + (dtype == DType::kBF16 ? ", bf16" : ""));
       const auto reports_and_weights = [&](bool sends) {
         layout.sends_rows = sends;
-        TrainingRun run(ranks::world(), layout, model);
-        std::vector<double> reports;
-        for (int step = 0; step < 3; ++step) {
-          const StepReport report = run.step();
-          reports.insert(reports.end(), {report.loss, report.grad_norm});
-        }
-        reports.push_back(run.evaluation().loss_sum);
-        return std::pair{reports, run.pieces()};
+        return ranks::bits_of(layout, model);
       };
       const TrafficCounts start = ranks::world().traffic();
       const auto gathered = reports_and_weights(false);
       const TrafficCounts middle = ranks::world().traffic();
       const auto sent = reports_and_weights(true);
       const TrafficCounts end = ranks::world().traffic();
-      EXPECT_EQ(sent.first, gathered.first);
-      EXPECT_TRUE(sent.second == gathered.second);
+      EXPECT_EQ(sent.reports, gathered.reports);
+      EXPECT_TRUE(sent.pieces == gathered.pieces);
       const auto moved = [](const TrafficCounts& from, const TrafficCounts& to) {
         return to.all_gather_bytes + to.reduce_scatter_bytes + to.all_to_all_bytes -
                from.all_gather_bytes - from.reduce_scatter_bytes - from.all_to_all_bytes;
