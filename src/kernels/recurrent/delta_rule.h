@@ -8,6 +8,13 @@
 //
 // Lengths have 1e-6 added under the square root. Key head i is that of value heads i r to i r + r -
 // 1, r = hv / hk. States and sums are fp32 (fp64).
+//
+// The rule of a state space (Mamba-2: Dao & Gu 2024, arXiv:2405.21060, section 3) has no lengths
+// and corrects nothing. The size of a step is that of its decay and the strength of what it adds:
+//
+//   step_t = log(1 + exp(decay_t + bias))                     keep_t = exp(-exp(rate) step_t)
+//   S_t = keep_t S_(t-1) + k_t d_t^T,   d_t = step_t v_t
+//   out_t = S_t^T q_t + skip v_t
 #pragma once
 
 #include "kernels/recurrent/text_rows.h"
@@ -16,17 +23,21 @@ namespace piton {
 
 inline constexpr double kDeltaNormEps = 1e-6;
 
+enum class StateRule : std::uint8_t { kDelta, kStateSpace };
+
 // What both calls read. Rows may be strided, and heads contiguous or strided.
 struct DeltaRuleInput {
   Tensor q;                  // [n, hk, dk]
   Tensor k;                  // [n, hk, dk]
   Tensor v;                  // [n, hv, dv]
   Tensor decay;              // [n, hv]
-  Tensor strength;           // [n, hv]
+  Tensor strength;           // [n, hv]; of a state space empty
   Tensor rate;               // [hv]
   Tensor bias;               // [hv]
+  Tensor skip;               // [hv], of a state space; else empty
   Tensor segments;           // int32 [n]: documents of a sample; or empty: one
   std::int64_t samples = 1;  // of n / samples rows; ignored with texts
+  StateRule rule = StateRule::kDelta;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -37,6 +48,7 @@ struct DeltaRuleInput {
     v("strength", self.strength, Access::kRead);
     v("rate", self.rate, Access::kRead);
     v("bias", self.bias, Access::kRead);
+    v("skip", self.skip, Access::kRead);
     v("segments", self.segments, Access::kRead);
   }
   void check(std::string_view call, const TextRows& texts) const;
@@ -68,9 +80,10 @@ struct DeltaRuleBackward {
   Tensor dk;         // [n, hk, dk]
   Tensor dv;         // [n, hv, dv]
   Tensor ddecay;     // [n, hv]
-  Tensor dstrength;  // [n, hv]
+  Tensor dstrength;  // [n, hv]; of a state space empty
   Tensor drate;      // fp32 (fp64) [hv], added to; or empty
   Tensor dbias;      // fp32 (fp64) [hv], added to; or empty
+  Tensor dskip;      // fp32 (fp64) [hv], added to, of a state space; or empty
   Tensor dout;       // [n, hv, dv]  contiguous
   DeltaRuleInput in;
 
@@ -83,6 +96,7 @@ struct DeltaRuleBackward {
     v("dstrength", self.dstrength, Access::kWrite);
     v("drate", self.drate, Access::kUpdate);
     v("dbias", self.dbias, Access::kUpdate);
+    v("dskip", self.dskip, Access::kUpdate);
     v("dout", self.dout, Access::kRead);
     DeltaRuleInput::tensors(self.in, v);
   }

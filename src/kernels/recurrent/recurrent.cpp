@@ -30,6 +30,7 @@ void ConvolutionForward::check() const {
   Operand{kName, "weight", weight}.given();
   Operand{kName, "weight", weight}.shape({c, weight.dim(1)}).dtype(x.dtype()).contiguous();
   PITON_ASSERT(weight.dim(1) > 0, "{}: a width of 0", kName);
+  if (bias.defined()) Operand{kName, "bias", bias}.shape({c}).dtype(x.dtype()).contiguous();
   expect_rows(kName, texts, segments, samples, n);
   PITON_ASSERT(texts.given() == state.defined(), "{}: a state without texts, or none", kName);
   if (!texts.given()) return;
@@ -50,11 +51,15 @@ void ConvolutionBackward::check() const {
   Operand{kName, "weight", weight}.given();
   Operand{kName, "weight", weight}.shape({c, weight.dim(1)}).dtype(x.dtype()).contiguous();
   PITON_ASSERT(weight.dim(1) > 0, "{}: a width of 0", kName);
+  if (bias.defined()) Operand{kName, "bias", bias}.shape({c}).dtype(x.dtype()).contiguous();
   if (dweight.defined())
     Operand{kName, "dweight", dweight}
         .shape(weight.shape())
         .dtype(sum_dtype(x.dtype()))
         .contiguous();
+  PITON_ASSERT(bias.defined() || !dbias.defined(), "{}: the gradient of no bias", kName);
+  if (dbias.defined())
+    Operand{kName, "dbias", dbias}.shape({c}).dtype(sum_dtype(x.dtype())).contiguous();
   expect_rows(kName, {}, segments, samples, n);
 }
 
@@ -71,9 +76,15 @@ void DeltaRuleInput::check(std::string_view call, const TextRows& texts) const {
   Operand{call, "k", k}.shape(q.shape()).dtype(dtype).rows();
   Operand{call, "v", v}.shape({n, heads, v.dim(2)}).dtype(dtype).rows();
   Operand{call, "decay", decay}.shape({n, heads}).dtype(dtype).rows();
-  Operand{call, "strength", strength}.shape({n, heads}).dtype(dtype).rows();
   Operand{call, "rate", rate}.shape({heads}).dtype(dtype).contiguous();
   Operand{call, "bias", bias}.shape({heads}).dtype(dtype).contiguous();
+  if (rule == StateRule::kDelta) {
+    Operand{call, "strength", strength}.shape({n, heads}).dtype(dtype).rows();
+    PITON_ASSERT(!skip.defined(), "{}: skip of the delta rule", call);
+  } else {
+    Operand{call, "skip", skip}.shape({heads}).dtype(dtype).contiguous();
+    PITON_ASSERT(!strength.defined(), "{}: strength of a state space", call);
+  }
   expect_rows(call, texts, segments, samples, n);
 }
 
@@ -98,12 +109,17 @@ void DeltaRuleBackward::check() const {
   Operand{kName, "dk", dk}.shape(in.q.shape()).dtype(dtype).rows();
   Operand{kName, "dv", dv}.shape(in.v.shape()).dtype(dtype).rows();
   Operand{kName, "ddecay", ddecay}.shape(in.decay.shape()).dtype(dtype).rows();
-  Operand{kName, "dstrength", dstrength}.shape(in.decay.shape()).dtype(dtype).rows();
+  if (in.rule == StateRule::kDelta)
+    Operand{kName, "dstrength", dstrength}.shape(in.decay.shape()).dtype(dtype).rows();
+  PITON_ASSERT(in.rule == StateRule::kDelta ? !dskip.defined() : !dstrength.defined(),
+               "{}: a gradient of the other rule", kName);
   Operand{kName, "dout", dout}.shape(in.v.shape()).dtype(dtype).contiguous();
   if (drate.defined())
     Operand{kName, "drate", drate}.shape(in.rate.shape()).dtype(sums).contiguous();
   if (dbias.defined())
     Operand{kName, "dbias", dbias}.shape(in.rate.shape()).dtype(sums).contiguous();
+  if (dskip.defined())
+    Operand{kName, "dskip", dskip}.shape(in.rate.shape()).dtype(sums).contiguous();
 }
 
 }  // namespace piton
