@@ -61,10 +61,10 @@ std::vector<const char*> SpeculationOptions::flags() const {
 
 Speculation::Speculation(const Machine& machine, const SpeculationOptions& options, Model& model,
                          const InferenceOptions& layout) {
-  if (model.config().delta && !options.flags().empty()) {
+  if (model.config().state_layers() > 0 && !options.flags().empty()) {
     throw Error(Fault::kUsage,
                 "{}: guesses that are wrong are taken back, and layers of the gated delta rule "
-                "have no state of before; leave it out",
+                "or of Mamba-2 have no state of before; leave it out",
                 options.flags().front());
   }
   if (options.draft_mtp > 0) {

@@ -140,10 +140,10 @@ class BatchedEngine final : public DecodingEngine {
   // Whether others can share pages of a text, or begin with it as a whole: states are those of all
   // tokens of a text.
   bool can_share(std::int64_t length) const {
-    return !config_.delta && can_begin_others(config_, length);
+    return config_.state_layers() == 0 && can_begin_others(config_, length);
   }
   bool can_keep(std::int64_t length) const {
-    return config_.delta && can_begin_others(config_, length);
+    return config_.state_layers() > 0 && can_begin_others(config_, length);
   }
 
   void end_those_without_a_token(std::vector<DecodingEvent>& events) {
@@ -253,7 +253,7 @@ class BatchedEngine final : public DecodingEngine {
   // How many guesses a text gets of which one token is unread. With many texts, fewer to each: they
   // are rows of the pass, as those of prompts are.
   std::int64_t most_guesses(const Text& text) const {
-    if (config_.delta) return 0;  // states are not taken back
+    if (config_.state_layers() > 0) return 0;  // states are not taken back
     if (unread(text) != 1 || text.request.only_scores() || !can_guess(text.request)) return 0;
     const std::int64_t share =
         limits_.prompt_tokens / std::max<std::int64_t>(1, std::ssize(running_));

@@ -157,7 +157,8 @@ bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& mode
   return model.rotary_pairs == architecture.keeps_pairs &&
          model.latent.has_value() == (architecture.read_heads != nullptr) &&
          model.delta.has_value() == (architecture.delta != GgufDelta::kNone) &&
-         model.output_gate == model.delta.has_value() && !(architecture.packed_mlp && !model.gated);
+         !model.state_space && model.output_gate == model.delta.has_value() &&
+         !(architecture.packed_mlp && !model.gated);
 }
 
 std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const ModelConfig& model) {

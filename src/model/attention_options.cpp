@@ -145,6 +145,7 @@ void AttentionOptions::apply(ModelConfig& config) const {
   }
   set_scores(*this, config);
   delta.apply(config);
+  state_space.apply(config);
   config.window_after = window_after;
 }
 
@@ -180,6 +181,7 @@ AttentionOptions AttentionOptions::of(const ModelConfig& config) {
     options.softmax = softmax_name(config.softmax);
   options.latent = LatentOptions::of(config);
   options.delta = DeltaOptions::of(config);
+  options.state_space = StateSpaceOptions::of(config);
   return options;
 }
 

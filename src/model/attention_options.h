@@ -47,6 +47,7 @@
 #include <string>
 
 #include "base/options/options.h"
+#include "model/state_space_options.h"
 
 namespace piton {
 
@@ -115,7 +116,7 @@ struct LatentOptions {
   static LatentOptions of(const ModelConfig& config);
 };
 
-// Layers with the gated delta rule (nn/delta_attention.h) in place of attention, with
+// Layers with the gated delta rule (nn/recurrent/delta_attention.h) in place of attention, with
 // Megatron-core's flags.
 struct DeltaFacts {
   std::int64_t attention_every = 4;  // layers N, 2 N, ... have attention
@@ -189,6 +190,7 @@ struct AttentionOptions {
   std::optional<std::string> softmax;
   LatentOptions latent;
   DeltaOptions delta;
+  StateSpaceOptions state_space;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -251,6 +253,7 @@ struct AttentionOptions {
       triangle_block_size);
     latent.visit(v);
     delta.visit(v);
+    state_space.visit(v);
   }
 
   bool has_prefix() const { return sparse_mode == 5 || sparse_mode == 6; }

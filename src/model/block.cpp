@@ -123,15 +123,34 @@ DeltaShape delta_shape(const ModelConfig& config, const Adapters& adapters) {
           .adapters = &adapters};
 }
 
-std::variant<Attention, LatentAttention, DeltaAttention> make_attention(ParameterList& parameters,
-                                                                        const Shard& shard,
-                                                                        const ModelConfig& config,
-                                                                        const Block::Place& place,
-                                                                        const Adapters& adapters) {
-  if (config.has_states(place.stack.facts_of(place.index))) {
-    return DeltaAttention(parameters, shard, layer_name(place, "delta"),
-                          delta_shape(config, adapters), branch_weights(config));
+StateSpaceShape state_space_shape(const ModelConfig& config, const Adapters& adapters) {
+  const StateSpaceFacts& facts = *config.state_space;
+  return {.hidden = config.hidden,
+          .groups = facts.groups,
+          .heads = facts.heads,
+          .state_size = facts.state_size,
+          .head_size = facts.head_size,
+          .width = facts.width,
+          .norm_eps = config.norm_eps,
+          .output_factor = config.branch_factor,
+          .hidden_dropout = config.hidden_dropout,
+          .adapters = &adapters};
+}
+
+Mixer make_state_layer(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
+                       const Block::Place& place, const Adapters& adapters) {
+  if (config.state_space) {
+    return StateSpace(parameters, shard, layer_name(place, "mamba"),
+                      state_space_shape(config, adapters), branch_weights(config));
   }
+  return DeltaAttention(parameters, shard, layer_name(place, "delta"),
+                        delta_shape(config, adapters), branch_weights(config));
+}
+
+Mixer make_attention(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
+                     const Block::Place& place, const Adapters& adapters) {
+  if (config.has_states(place.stack.facts_of(place.index)))
+    return make_state_layer(parameters, shard, config, place, adapters);
   const std::string name = layer_name(place, "attention");
   const AttentionShape shape = attention_shape(config, place, adapters);
   if (!config.latent) return Attention(parameters, shard, name, shape, branch_weights(config));

@@ -13,11 +13,12 @@
 #include "model/config.h"
 #include "nn/attention.h"
 #include "nn/cross_attention.h"
-#include "nn/delta_attention.h"
 #include "nn/expert_mlp.h"
 #include "nn/latent_attention.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
+#include "nn/recurrent/delta_attention.h"
+#include "nn/recurrent/state_space.h"
 
 namespace piton {
 
@@ -43,6 +44,9 @@ struct StackKind {
   // Of layer `index` of the stack.
   std::int64_t facts_of(std::int64_t index) const { return like.value_or(index); }
 };
+
+// What a block begins with.
+using Mixer = std::variant<Attention, LatentAttention, DeltaAttention, StateSpace>;
 
 class Block {
  public:
@@ -73,7 +77,7 @@ class Block {
   bool parallel_;
   DType dtype_;
   std::optional<Norm> attention_norm_;  // none: branches without norms at their beginning
-  std::variant<Attention, LatentAttention, DeltaAttention> attention_;
+  Mixer attention_;
   std::optional<Norm> cross_norm_;
   std::optional<CrossAttention> cross_;
   std::optional<Norm> mlp_norm_;  // none: the same, or a parallel residual with one norm

@@ -89,6 +89,35 @@ void add_delta(std::vector<CanonicalShape>& list, const ModelConfig& config,
   add_linear(list, at + ".output", {config.hidden, values}, false);
 }
 
+void add_state_space(std::vector<CanonicalShape>& list, const ModelConfig& config,
+                     const std::string& at) {
+  const StateSpaceFacts& facts = *config.state_space;
+  const std::int64_t keys = facts.keys();
+  const std::int64_t values = facts.values();
+  for (const auto& [name, rows] : {std::pair{".gate", values},
+                                   {".value", values},
+                                   {".step", facts.heads},
+                                   {".key", keys},
+                                   {".query", keys}})
+    add_linear(list, at + name, {rows, config.hidden}, false);
+  for (const auto& [name, rows] :
+       {std::pair{".value_filter", values}, {".key_filter", keys}, {".query_filter", keys}}) {
+    list.push_back({at + name, {rows, facts.width}});
+    list.push_back({at + name + "_bias", {rows}});
+  }
+  for (const char* name : {".rate", ".step_bias", ".skip"})
+    list.push_back({at + name, {facts.heads}});
+  list.push_back({at + ".norm.weight", {values}});
+  add_linear(list, at + ".output", {config.hidden, values}, false);
+}
+
+// Of a layer with states in place of attention.
+void add_states(std::vector<CanonicalShape>& list, const ModelConfig& config,
+                const std::string& at) {
+  if (config.state_space) return add_state_space(list, config, at + "mamba");
+  add_delta(list, config, at + "delta");
+}
+
 void add_attention(std::vector<CanonicalShape>& list, const ModelConfig& config,
                    const std::string& at) {
   if (config.latent) return add_latent_attention(list, config, at);
@@ -134,7 +163,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   };
   const auto layer_of = [&](const std::string& at, bool cross, bool experts, bool states = false) {
     norm(at + "attention_norm", config.start_norms);
-    states ? add_delta(list, config, at + "delta") : add_attention(list, config, at + "attention");
+    states ? add_states(list, config, at) : add_attention(list, config, at + "attention");
     norm(at + "attention.end_norm", config.end_norms);
     if (config.head_norms && !config.latent && !states) {
       const bool joint = config.joint_head_norms;

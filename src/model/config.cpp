@@ -28,6 +28,11 @@ void check_size(const ModelConfig& c) {
     block += of(c.hidden) * (2 * of(c.delta->key_heads) * of(c.delta->key_size) +
                              3 * of(c.delta->value_heads) * of(c.delta->value_size));
   }
+  if (c.state_space) {
+    const StateSpaceFacts& facts = *c.state_space;
+    block += of(c.hidden) * (3 * of(facts.heads) * of(facts.head_size) +
+                             2 * of(facts.groups) * of(facts.state_size));
+  }
   const double all = of(c.layers) * block +
                      of(c.hidden) * (2 * of(c.vocabulary) + of(c.max_positions)) +
                      of(c.max_positions) * of(c.head_size);
@@ -80,7 +85,7 @@ void check_later(const ModelConfig& c) {
   refuse(c.embedding_norm, "a model with --embed-layernorm");
   refuse(c.has_states(c.layers - 1),
          "a model whose last layer, which they are like, has the gated delta rule "
-         "(--linear-attention-freq)");
+         "(--linear-attention-freq) or is of Mamba-2 (--hybrid-override-pattern)");
 }
 
 // Refuses factors that are no numbers above 0, and what encoders do not have.
@@ -178,6 +183,7 @@ void ModelConfig::check() const {
   check_positive("--norm-epsilon", norm_eps);
   check_latent(*this);
   check_delta(*this);
+  check_state_space(*this);
   check_rotary(*this);
   if (normalized_head && tied) {
     throw Error(Fault::kUsage,
@@ -223,6 +229,10 @@ std::int64_t attention_matrices(const ModelConfig& c) {
 
 // What a layer with states has more elements in its matrices than one with attention.
 std::int64_t more_in_state_layer(const ModelConfig& c) {
+  if (c.state_space) {
+    const StateSpaceFacts& s = *c.state_space;
+    return c.hidden * (3 * s.values() + 2 * s.keys() + s.heads) - attention_matrices(c);
+  }
   if (!c.delta) return 0;
   const DeltaFacts& d = *c.delta;
   const std::int64_t values = d.value_heads * d.value_size;
@@ -231,7 +241,12 @@ std::int64_t more_in_state_layer(const ModelConfig& c) {
 }
 
 // The parameters of a layer with states that are in no matrix: filters, gates and the norm.
-std::int64_t rest_of_state_layer(const DeltaFacts& d) {
+std::int64_t rest_of_state_layer(const ModelConfig& c) {
+  if (c.state_space) {
+    const StateSpaceFacts& s = *c.state_space;
+    return s.convolved() * (s.width + 1) + 3 * s.heads + s.values();
+  }
+  const DeltaFacts& d = *c.delta;
   return d.convolved() * d.width + 2 * d.value_heads + d.value_size;
 }
 
@@ -324,7 +339,7 @@ std::int64_t parameters_of(const ModelConfig& c, std::int64_t states) {
   if (c.positions == PositionKind::kLearned) ends += c.max_positions * c.hidden;
   if (c.embedding_norm) ends += norm_size;
   if (c.head_bias) ends += c.vocabulary;
-  if (c.delta) ends += states * (rest_of_state_layer(*c.delta) - attention);
+  if (states > 0) ends += states * (rest_of_state_layer(c) - attention);
   if (c.encoder) {
     // The head's linear, norm and bias; the table of types; pooler and head of pairs. The norm at
     // the end of the blocks is in post-norm form that of the embedding.
@@ -388,6 +403,12 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t 
   }
   const std::int64_t channels = head_size + (latent ? latent->value : head_size);
   double of_states = 0;  // of the calls (kernels/recurrent)
+  if (state_space) {
+    const StateSpaceFacts& s = *state_space;
+    of_states = static_cast<double>(state_layers()) *
+                (2.0 * static_cast<double>(s.convolved() * s.width) +
+                 4.0 * static_cast<double>(s.values() * s.state_size));
+  }
   if (delta) {
     of_states =
         static_cast<double>(state_layers()) *

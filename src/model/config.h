@@ -104,6 +104,8 @@ struct ModelConfig {
   std::optional<LatentFacts> latent;
   // Most layers have the gated delta rule in place of attention.
   std::optional<DeltaFacts> delta;
+  // Most layers are of Mamba-2 in place of attention; not with `delta`.
+  std::optional<StateSpaceFacts> state_space;
   bool output_gate = false;  // of attention (nn/attention.h)
   // None of these two: a decoder.
   std::optional<EncoderFacts> encoder;
@@ -129,8 +131,13 @@ struct ModelConfig {
     return full ? std::nullopt : window_before;
   }
   // Whether layer `layer` has states in place of keys and values.
-  bool has_states(std::int64_t layer) const { return delta && delta->in_layer(layer); }
-  std::int64_t state_layers() const { return delta ? layers - layers / delta->attention_every : 0; }
+  bool has_states(std::int64_t layer) const {
+    return delta ? delta->in_layer(layer) : state_space && state_space->in_layer(layer);
+  }
+  std::int64_t state_layers() const {
+    if (state_space) return layers - std::ssize(state_space->attention_layers);
+    return delta ? layers - layers / delta->attention_every : 0;
+  }
   // Whether rotary positions rotate the heads of layer `layer`.
   bool rotates(std::int64_t layer) const {
     return positions == PositionKind::kRotary &&

@@ -48,6 +48,16 @@ void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& i
       return std::log(initialization.lowest + half * (turn + 1));
     });
   }
+  if (initialization.kind == Initialization::Kind::kSoftplusLogUniform) {
+    PITON_ASSERT(initialization.lowest > 0 && initialization.bound > initialization.lowest,
+                 "steps from {} to {}", initialization.lowest, initialization.bound);
+    const double least = std::log(initialization.lowest);
+    const double half = (std::log(initialization.bound) - least) / 2;
+    return fill_uniform(to, count, first, key, [&](double turn) {
+      const double step = std::exp(least + half * (turn + 1));
+      return step + std::log(-std::expm1(-step));  // the inverse of log(1 + exp(x))
+    });
+  }
   if (initialization.kind != Initialization::Kind::kNormal) {
     std::fill(to, to + count,
               rounded<T>(initialization.kind == Initialization::Kind::kOne ? 1.0 : 0.0));

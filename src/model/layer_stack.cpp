@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "nn/kv_cache.h"
 #include "ops/recompute.h"
 
 namespace piton {
@@ -10,6 +9,7 @@ namespace piton {
 LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const Adapters& adapters)
     : dtype_(of.config.dtype),
       delta_(of.stack.like ? std::nullopt : of.config.delta),
+      state_space_(of.stack.like ? std::nullopt : of.config.state_space),
       latent_(of.config.latent),
       ranks_(of.shard.size()),
       groups_(of.config.groups / of.shard.size()),
@@ -70,12 +70,7 @@ Value LayerStack::forward(Context& context, const Value& x, const ModelInput& in
 void LayerStack::add_layers(KvCache& cache) const {
   for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
     if (has_states(layer)) {
-      cache.add_state_layer(cached_after_ + layer, {.dtype = dtype_,
-                                                    .rows = delta_->width - 1,
-                                                    .channels = delta_->convolved() / ranks_,
-                                                    .heads = delta_->value_heads / ranks_,
-                                                    .keys = delta_->key_size,
-                                                    .values = delta_->value_size});
+      cache.add_state_layer(cached_after_ + layer, state_shape());
       continue;
     }
     const Block& block = blocks_[static_cast<std::size_t>(layer - layers_.begin)];
@@ -95,7 +90,29 @@ void LayerStack::write_source(Context& context, const Tensor& source, KvCache& c
   }
 }
 
-bool LayerStack::has_states(std::int64_t layer) const { return delta_ && delta_->in_layer(layer); }
+bool LayerStack::has_states(std::int64_t layer) const {
+  return delta_ ? delta_->in_layer(layer) : state_space_ && state_space_->in_layer(layer);
+}
+
+KvCache::StateShape LayerStack::state_shape() const {
+  if (state_space_) {
+    const StateSpaceFacts& facts = *state_space_;
+    const std::int64_t groups = groups_of_rank(facts.groups, ranks_);
+    return {.dtype = dtype_,
+            .rows = facts.width - 1,
+            .channels = facts.values() / ranks_,
+            .heads = facts.heads / ranks_,
+            .keys = facts.state_size,
+            .values = facts.head_size,
+            .shared_channels = 2 * groups * facts.state_size};
+  }
+  return {.dtype = dtype_,
+          .rows = delta_->width - 1,
+          .channels = delta_->convolved() / ranks_,
+          .heads = delta_->value_heads / ranks_,
+          .keys = delta_->key_size,
+          .values = delta_->value_size};
+}
 
 // Whether block `index` of this chunk is computed again in backward.
 bool LayerStack::is_recomputed(std::size_t index) const {

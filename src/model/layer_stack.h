@@ -11,6 +11,7 @@
 #include "model/layout.h"
 #include "nn/adapters.h"
 #include "nn/chunk.h"
+#include "nn/kv_cache.h"
 
 namespace piton {
 
@@ -51,6 +52,7 @@ class LayerStack {
 
  private:
   bool has_states(std::int64_t layer) const;
+  KvCache::StateShape state_shape() const;
   bool is_recomputed(std::size_t index) const;
   std::size_t group_at(std::size_t index) const;
   // Blocks that run one after another, from number `first` on.
@@ -62,7 +64,9 @@ class LayerStack {
   Value run(Context& context, const Value& x, const Group& group, const SharedInputs& shared) const;
 
   DType dtype_;
-  std::optional<DeltaFacts> delta_;  // none: all layers have attention
+  // Neither: all layers have attention.
+  std::optional<DeltaFacts> delta_;
+  std::optional<StateSpaceFacts> state_space_;
   std::optional<LatentFacts> latent_;
   int ranks_;            // of the tensor axis
   std::int64_t groups_;  // of this rank

@@ -105,6 +105,7 @@ void ModelLayout::check_context(const ModelConfig& config) const {
   };
   refuse(config.prefix, "--sparse-mode 5 or 6");
   refuse(config.alibi_table(), "--alibi-fusion-attn-type 3");
+  refuse(config.state_space.has_value(), "layers of Mamba-2 (--hybrid-override-pattern)");
   for (const ContextExchange exchange : {ContextExchange::kHeads, ContextExchange::kHeadsAndRing})
     check_context_heads(config, exchange);
   const int t = mesh->size(Axis::kTensor), c = mesh->size(Axis::kContext);
@@ -209,6 +210,12 @@ void ModelLayout::check(const ModelConfig& config, int chunks) const {
   if (config.delta) {
     divides(config.delta->key_heads, "heads of keys of the gated delta rule",
             "--linear-num-key-heads");
+  }
+  if (config.state_space) {
+    divides(config.state_space->heads, "heads of Mamba-2", "--mamba-num-heads");
+    // One group is on all ranks.
+    if (config.state_space->groups > 1)
+      divides(config.state_space->groups, "groups of Mamba-2", "--mamba-num-groups");
   }
   check_context(config);
   check_experts(config);

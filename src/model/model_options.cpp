@@ -117,6 +117,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   ModelConfig config = named_model(*this);
   check_given(*this);
   set(config.layers, layers);
+  attention.state_space.set_layers(config);
   mlp.apply(config);
   set_sizes(*this, config);
   set_ffn(*this, config);

@@ -53,7 +53,7 @@ void KvCache::add_latent_layer(std::int64_t layer, DType dtype, std::int64_t lat
 void KvCache::add_state_layer(std::int64_t layer, const StateShape& shape) {
   PITON_ASSERT(!states_.contains(layer) && !layers_.contains(layer),
                "layer {} is in the cache already", layer);
-  states_[layer] = {.shape = shape, .rows = {}, .states = {}};
+  states_[layer] = {.shape = shape, .view = {}};
 }
 
 std::int64_t KvCache::fork(std::int64_t text) {
@@ -75,8 +75,11 @@ void KvCache::make_states(const Context& context, std::int64_t last) {
     };
     for (auto& [layer, one] : states_) {
       const StateShape& s = one.shape;
-      one.rows = grown(s.dtype, {texts, s.rows, s.channels}, one.rows);
-      one.states = grown(sum_dtype(s.dtype), {texts, s.heads, s.keys, s.values}, one.states);
+      StateView& view = one.view;
+      view.rows = grown(s.dtype, {texts, s.rows, s.channels}, view.rows);
+      if (s.shared_channels > 0)
+        view.shared_rows = grown(s.dtype, {texts, s.rows, s.shared_channels}, view.shared_rows);
+      view.states = grown(sum_dtype(s.dtype), {texts, s.heads, s.keys, s.values}, view.states);
     }
     texts_with_states_ = texts;
     memory_ = std::make_shared<char>();
@@ -84,8 +87,9 @@ void KvCache::make_states(const Context& context, std::int64_t last) {
   // In their order: a text may be one that was forked, and whose number another has now.
   for (const auto& [from, to] : forks_) {
     for (auto& [layer, one] : states_) {
-      for (const Tensor* all : {&one.rows, &one.states})
-        context.device.copy(all->slice(0, to, 1), all->slice(0, from, 1), context.stream);
+      one.for_each([&, from = from, to = to](const Tensor& all) {
+        context.device.copy(all.slice(0, to, 1), all.slice(0, from, 1), context.stream);
+      });
     }
   }
   forks_.clear();
@@ -120,9 +124,8 @@ std::int64_t KvCache::bytes() const {
   std::int64_t bytes = 0;
   for (const auto& [index, layer] : layers_)
     layer.for_each([&](const Tensor& tensor) { bytes += tensor.bytes(); });
-  for (const auto& [index, layer] : states_) {
-    if (layer.rows.defined()) bytes += layer.rows.bytes() + layer.states.bytes();
-  }
+  for (const auto& [index, layer] : states_)
+    layer.for_each([&](const Tensor& tensor) { bytes += tensor.bytes(); });
   return bytes;
 }
 
@@ -222,8 +225,9 @@ CacheView KvCache::layer(std::int64_t layer) const {
 
 StateView KvCache::state_layer(std::int64_t layer) const {
   PITON_ASSERT(is_open_, "layer {} of a cache outside of a pass", layer);
-  const States& one = states_.at(layer);
-  return {.rows = one.rows, .states = one.states, .texts = texts_};
+  StateView view = states_.at(layer).view;
+  view.texts = texts_;
+  return view;
 }
 
 void KvCache::close() {

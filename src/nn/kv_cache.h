@@ -76,11 +76,12 @@ class KvCache {
   // A layer with states: the rows before a convolution of w channels wide, and matrices of heads.
   struct StateShape {
     DType dtype = DType::kF32;
-    std::int64_t rows = 0;      // w - 1
-    std::int64_t channels = 0;  // c
-    std::int64_t heads = 0;     // hv
-    std::int64_t keys = 0;      // dk
-    std::int64_t values = 0;    // dv
+    std::int64_t rows = 0;             // w - 1
+    std::int64_t channels = 0;         // c
+    std::int64_t heads = 0;            // hv
+    std::int64_t keys = 0;             // dk
+    std::int64_t values = 0;           // dv
+    std::int64_t shared_channels = 0;  // which all ranks have, with a convolution for them
   };
   void add_state_layer(std::int64_t layer, const StateShape& shape);
   // Texts then never forget some of their tokens, nor begin with a part of another text: fork() is
@@ -149,8 +150,12 @@ class KvCache {
   };
   struct States {
     StateShape shape;
-    Tensor rows;    // StateView
-    Tensor states;  // StateView
+    StateView view;  // without texts
+    template <typename Visit>
+    void for_each(const Visit& visit) const {
+      for (const Tensor* tensor : {&view.rows, &view.shared_rows, &view.states})
+        if (tensor->defined()) visit(*tensor);
+    }
   };
   void copy_pages(const Context& context,
                   std::span<const std::pair<std::int32_t, std::int32_t>> copies);

@@ -231,11 +231,13 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
     weights.push_back({part.name + ".weight", part.out});
     biases.push_back({part.name + ".bias", part.out});
   }
-  weight_ = &parameters.add(
-      row_split_parameter(shard, name + ".weight", weights, shape.in, shape.initialization));
+  PITON_ASSERT(!shape.whole || shape.adapters == nullptr, "{}: adapters of whole rows", name);
+  const auto rows_of = shape.whole ? shared_parameter : row_split_parameter;
+  weight_ =
+      &parameters.add(rows_of(shard, name + ".weight", weights, shape.in, shape.initialization));
   weight_->contributions += 1;
   if (shape.bias) {
-    bias_ = &parameters.add(row_split_parameter(shard, name + ".bias", biases, 0, {}));
+    bias_ = &parameters.add(rows_of(shard, name + ".bias", biases, 0, {}));
     bias_->contributions += 1;
   }
   adapters_ = made_adapters(parameters, shard, shape.adapters,

@@ -34,9 +34,10 @@ struct ColumnLinearShape {
   bool bias = false;
   Initialization initialization;       // of the weight
   const Adapters* adapters = nullptr;  // read by the constructor; null: none
+  bool whole = false;  // every rank has all rows, for heads that it alone has; without adapters
 };
 
-// y = x W^T + b. The rows of W [f, h] are split over the ranks.
+// y = x W^T + b. The rows of W [f, h] are split over the ranks, or whole on each of them.
 class ColumnLinear {
  public:
   // Canonical tensors are named part.name + ".weight" (".bias"), the local one name +

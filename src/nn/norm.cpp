@@ -1,6 +1,7 @@
 #include "nn/norm.h"
 
 #include "ops/norm.h"
+#include "ops/recurrent/norm_of_groups.h"
 
 namespace piton {
 
@@ -12,9 +13,12 @@ Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& nam
       of_heads_(shape.of_heads) {
   const Initialization gains{shape.gain_from_one ? Initialization::Kind::kZero
                                                  : Initialization::Kind::kOne};
-  if (shape.over_ranks) {
+  if (shape.over_ranks || shape.groups > 1) {
     PITON_ASSERT(shape.kind == NormKind::kRms, "{}: a layer norm over ranks", name);
-    group_ = shard.group;
+    PITON_ASSERT(shape.groups == 1 || shape.groups % shard.size() == 0,
+                 "{}: {} groups over {} ranks", name, shape.groups, shard.size());
+    if (shape.groups == 1) group_ = shard.group;
+    if (shape.groups > 1) groups_ = shape.groups / shard.size();
     gain_ = &parameters.add(
         row_split_parameter(shard, name + ".weight", {{name + ".weight", shape.width}}, 0, gains));
     gain_->contributions = 1;
@@ -37,9 +41,10 @@ Value Norm::forward(Context& context, const Value& x) const {
   const NormSettings settings{
       .eps = eps_,
       .gain_offset = gain_offset_,
-      .again = context.recompute.norms && !of_heads_ &&
-               group_ == nullptr,  // rotary turns those of heads in place
+      .again = context.recompute.norms && !of_heads_ && group_ == nullptr &&
+               groups_ == 0,  // rotary turns those of heads in place
   };
+  if (groups_ > 0) return rms_norm_of_groups(context, x, *gain_, groups_, settings);
   if (group_ != nullptr) return rms_norm_over_ranks(context, x, *gain_, settings, *group_);
   return kind_ == NormKind::kLayer ? layer_norm(context, x, *gain_, bias_, settings)
                                    : rms_norm(context, x, *gain_, settings);

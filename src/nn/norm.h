@@ -21,13 +21,15 @@ struct NormShape {
   bool of_heads = false;
   // The rows of x are parts of rows of `width`, of an RMS norm: each tensor rank has one part.
   bool over_ranks = false;
+  // An RMS norm of each of so many parts of a row; each tensor rank has 1 / t of them.
+  std::int64_t groups = 1;
 };
 
 class Norm {
  public:
   Norm(ParameterList& parameters, const Shard& shard, const std::string& name,
        const NormShape& shape);
-  // x [n, width] -> [n, width]; over ranks [n, width / t] of each.
+  // x [n, width] -> [n, width]; over ranks, and of groups, [n, width / t] of each.
   Value forward(Context& context, const Value& x) const;
 
  private:
@@ -35,6 +37,7 @@ class Norm {
   double eps_;
   double gain_offset_;
   bool of_heads_;
+  std::int64_t groups_ = 0;        // of this rank, of a norm of groups; else 0
   Communicator* group_ = nullptr;  // whose ranks have the parts of the rows
   Parameter* gain_;
   Parameter* bias_ = nullptr;

@@ -31,12 +31,18 @@ Initialization with_bound(Initialization initialization, std::int64_t out, std::
   return initialization;
 }
 
-}  // namespace
+// How many ranks have a share of each part, which of them this is, and the columns.
+struct PartShares {
+  int ranks = 1;
+  int rank = 0;
+  std::int64_t in = 0;
+};
 
-Parameter row_split_parameter(const Shard& shard, std::string name,
-                              const std::vector<RowPart>& parts, std::int64_t in,
-                              Initialization initialization) {
-  const int t = shard.size();
+// A local tensor of this rank's rows of each part, one after another.
+Parameter parameter_of_parts(const Shard& shard, std::string name,
+                             const std::vector<RowPart>& parts, const PartShares& shares,
+                             Initialization initialization) {
+  const auto [t, rank, in] = shares;
   std::int64_t rows = 0;
   std::int64_t all_rows = 0;
   for (const RowPart& part : parts) all_rows += part.out;
@@ -46,7 +52,7 @@ Parameter row_split_parameter(const Shard& shard, std::string name,
     PITON_ASSERT(part.out % t == 0, "{}: {} rows over {} ranks", part.name, part.out, t);
     const std::int64_t share = part.out / t;
     Shape start = sizes(0, in);
-    start[0] = shard.rank() * share;
+    start[0] = rank * share;
     if (in > 0) start[1] = 0;
     pieces.push_back({.name = part.name,
                       .global = sizes(part.out, in),
@@ -58,8 +64,27 @@ Parameter row_split_parameter(const Shard& shard, std::string name,
     rows += share;
   }
   Parameter parameter = base_parameter(shard, std::move(name), sizes(rows, in));
-  parameter.placement[Axis::kTensor] = {.kind = AxisPlacement::Kind::kSplit, .dim = 0};
   parameter.pieces = std::move(pieces);
+  return parameter;
+}
+
+}  // namespace
+
+Parameter row_split_parameter(const Shard& shard, std::string name,
+                              const std::vector<RowPart>& parts, std::int64_t in,
+                              Initialization initialization) {
+  Parameter parameter =
+      parameter_of_parts(shard, std::move(name), parts,
+                         {.ranks = shard.size(), .rank = shard.rank(), .in = in}, initialization);
+  parameter.placement[Axis::kTensor] = {.kind = AxisPlacement::Kind::kSplit, .dim = 0};
+  return parameter;
+}
+
+Parameter shared_parameter(const Shard& shard, std::string name, const std::vector<RowPart>& parts,
+                           std::int64_t in, Initialization initialization) {
+  Parameter parameter =
+      parameter_of_parts(shard, std::move(name), parts, {.in = in}, initialization);
+  parameter.placement[Axis::kTensor].gradient_is_partial = shard.size() > 1;
   return parameter;
 }
 

@@ -61,6 +61,10 @@ struct RowPart {
 Parameter row_split_parameter(const Shard& shard, std::string name,
                               const std::vector<RowPart>& parts, std::int64_t in,
                               Initialization initialization);
+// The same with all rows on every tensor rank, for heads that this rank alone has: each rank has a
+// part of the gradient.
+Parameter shared_parameter(const Shard& shard, std::string name, const std::vector<RowPart>& parts,
+                           std::int64_t in, Initialization initialization);
 // A parameter with the local shape [out, in / t]: the columns are split.
 Parameter column_split_parameter(const Shard& shard, std::string name, std::int64_t out,
                                  std::int64_t in, Initialization initialization);

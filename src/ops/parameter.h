@@ -28,9 +28,18 @@ namespace piton {
 // deviation `deviation`, or uniform ones from -bound to bound, drawn with base/random/philox.h
 // under the key of the tensor's name. kXavier is uniform with a bound that follows from the shape;
 // whoever makes the parameter sets it. kLogUniform: logarithms of uniform numbers from `lowest` to
-// `bound`.
+// `bound`. kSoftplusLogUniform: numbers x for which log(1 + exp(x)) has a uniform logarithm, and is
+// from `lowest` to `bound`.
 struct Initialization {
-  enum class Kind : std::uint8_t { kZero, kOne, kNormal, kXavier, kUniform, kLogUniform };
+  enum class Kind : std::uint8_t {
+    kZero,
+    kOne,
+    kNormal,
+    kXavier,
+    kUniform,
+    kLogUniform,
+    kSoftplusLogUniform
+  };
   Kind kind = Kind::kZero;
   double deviation = 0;
   double bound = 0;

@@ -8,9 +8,9 @@
 
 // Granite 3 (IBM 2024, github.com/ibm-granite/granite-3.0-language-models): LLaMA whose embedding,
 // scores, branches and logits have factors, those of maximal update parametrization (Yang et al.
-// 2022, arXiv:2203.03466). Granite 4 without experts and without layers of Mamba
-// ("granitemoehybrid") is the same, with gate and up in one matrix. Granite 3 with experts
-// ("granitemoe") has those of Mixtral, one upon another.
+// 2022, arXiv:2203.03466). Granite 3 with experts ("granitemoe") has those of Mixtral, one upon
+// another. Granite 4 ("granitemoehybrid") has layers of Mamba-2 in place of most of the attention,
+// and gate and up in one matrix; next to experts there is an MLP that all tokens share.
 namespace piton {
 namespace {
 
@@ -48,23 +48,61 @@ nlohmann::ordered_json granite_keys(const ModelConfig& model) {
   return keys;
 }
 
-// Refuses what Granite 4 has in other sizes: experts, and layers of Mamba (where no types are
-// named, all are such layers).
-void check_dense(const HfConfig& config) {
-  if (config.number("num_local_experts", 8.0) != 0)
-    config.refuse("num_local_experts", "0: Piton has no experts of this family yet");
-  const std::vector<std::string> types = config.words("layer_types");
-  const auto attends = [](const std::string& type) {
-    return type == "attention" || type == "full_attention";
-  };
-  if (types.empty() || !std::ranges::all_of(types, attends))
-    config.refuse("layer_types", "attention in every layer: Piton has no layers of Mamba yet");
+// "mamba" and "attention", or the words of Transformers 5. Where no types are named, all layers are
+// of Mamba.
+std::vector<std::int64_t> layers_with_attention(const HfConfig& config, std::int64_t layers) {
+  std::vector<std::int64_t> attention;
+  const std::string key = "layer_types";
+  const std::vector<std::string> types = config.words(key);
+  for (std::size_t layer = 0; layer < types.size(); ++layer) {
+    const std::string& type = types[layer];
+    if (type == "attention" || type == "full_attention") {
+      attention.push_back(static_cast<std::int64_t>(layer));
+    } else if (type != "mamba" && type != "linear_attention") {
+      config.refuse(key, "mamba or attention in each layer");
+    }
+  }
+  if (!types.empty() && std::ssize(types) != layers)
+    config.refuse(key, fmt::format("{} layers (num_hidden_layers)", layers));
+  return attention;
+}
+
+StateSpaceFacts mamba_facts(const HfConfig& config, std::int64_t hidden) {
+  StateSpaceFacts facts;
+  facts.heads = config.size("mamba_n_heads", 128);
+  facts.groups = config.size("mamba_n_groups", 1);
+  facts.state_size = config.size("mamba_d_state", 256);
+  facts.width = config.size("mamba_d_conv", 4);
+  const std::int64_t values = config.size("mamba_expand", 2) * hidden;
+  const bool follows = !config.has("mamba_d_head") || config.is_word("mamba_d_head", "auto");
+  facts.head_size = follows ? values / facts.heads : config.size("mamba_d_head");
+  if (facts.values() != values) {
+    config.refuse("mamba_n_heads", fmt::format("heads of mamba_d_head channels that make "
+                                               "mamba_expand times hidden_size, {}",
+                                               values));
+  }
+  if (!config.flag("mamba_conv_bias", true)) config.refuse("mamba_conv_bias", "true");
+  if (config.flag("mamba_proj_bias", false)) config.refuse("mamba_proj_bias", "false");
+  const auto bounds = config.bounds("time_step_limit");
+  if (bounds && (bounds->first > 0 || !std::isinf(bounds->second)))
+    config.refuse("time_step_limit", "[0, Infinity]");
+  return facts;
 }
 
 ModelConfig granite4_model(const HfConfig& config) {
-  check_dense(config);
-  ModelConfig model =
-      llama_like_model(config, granite_facts(), {.ffn_hidden = "shared_intermediate_size"});
+  const bool dense = config.number("num_local_experts", 8.0) == 0;
+  const char* shared = "shared_intermediate_size";
+  ModelConfig model = llama_like_model(config, granite_facts(),
+                                       {.ffn_hidden = dense ? shared : "intermediate_size"});
+  if (!dense) {
+    model.experts = hf_experts(config, {.experts = 8, .choices = 2});
+    model.experts->shared_ffn_hidden = config.size(shared, 1024);
+  }
+  std::vector<std::int64_t> attention = layers_with_attention(config, model.layers);
+  if (std::ssize(attention) < model.layers) {
+    model.state_space = mamba_facts(config, model.hidden);
+    model.state_space->attention_layers = std::move(attention);
+  }
   refuse_partial_rotary(config, model);
   const std::string positions = config.word("position_embedding_type", "nope");
   if (positions != "rope" && positions != "nope")
@@ -79,25 +117,105 @@ ModelConfig granite4_model(const HfConfig& config) {
   return model;
 }
 
+void add_mamba_keys(const ModelConfig& model, nlohmann::ordered_json& keys) {
+  keys["mamba_n_heads"] = 1;  // which Transformers checks, though there may be no such layer
+  if (!model.state_space) return;
+  const StateSpaceFacts& facts = *model.state_space;
+  keys["mamba_n_heads"] = facts.heads;
+  keys["mamba_d_head"] = facts.head_size;
+  keys["mamba_n_groups"] = facts.groups;
+  keys["mamba_d_state"] = facts.state_size;
+  keys["mamba_d_conv"] = facts.width;
+  keys["mamba_expand"] = facts.values() / model.hidden;
+  keys["mamba_conv_bias"] = true;
+  keys["mamba_proj_bias"] = false;
+}
+
+// With the words of IBM's files, which llama.cpp and older versions of Transformers know.
 nlohmann::ordered_json granite4_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = granite_keys(model);
   keys.erase("mlp_bias");
-  keys["shared_intermediate_size"] = model.ffn_hidden;
-  keys["num_local_experts"] = 0;
-  keys["num_experts_per_tok"] = 0;
-  keys["mamba_n_heads"] = 1;  // which Transformers checks, though there is no such layer
+  keys["shared_intermediate_size"] =
+      model.experts ? model.experts->shared_ffn_hidden : model.ffn_hidden;
+  keys["num_local_experts"] = model.experts ? model.experts->experts : 0;
+  keys["num_experts_per_tok"] = model.experts ? model.experts->choices : 0;
+  add_mamba_keys(model, keys);
   const bool rotates = model.positions == PositionKind::kRotary;
   if (rotates) keys["position_embedding_type"] = "rope";
   if (!rotates) keys.erase("rope_parameters");
-  keys["layer_types"] =
-      std::vector<std::string>(static_cast<std::size_t>(model.layers), "attention");
+  nlohmann::ordered_json types = nlohmann::ordered_json::array();
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    types.push_back(model.has_states(layer) ? "mamba" : "attention");
+  keys["layer_types"] = std::move(types);
   return keys;
 }
 
+// Experts of Granite are one upon another.
+std::vector<HfPart> stacked_experts(const ModelConfig& model) {
+  const std::int64_t f = model.expert_ffn_hidden();
+  const HfPart both{.name = "block_sparse_moe.input_linear.",
+                    .stacks = model.experts->experts,
+                    .expert_rows = 2 * f};
+  HfPart gate = both, up = both;
+  gate.canonical = "mlp.experts.E.gate.";
+  up.canonical = "mlp.experts.E.up.";
+  up.first = f;
+  return {{"mlp.router.weight", "block_sparse_moe.router.layer."},
+          gate,
+          up,
+          {.canonical = "mlp.experts.E.down.",
+           .name = "block_sparse_moe.output_linear.",
+           .stacks = model.experts->experts,
+           .expert_rows = model.hidden}};
+}
+
+// The rows of the projection are gate, values, keys, queries and steps; the convolution has the
+// three in the middle. A filter is a matrix [1, w] of each channel.
+std::vector<HfPart> mamba_parts(const StateSpaceFacts& facts) {
+  const std::int64_t values = facts.values();
+  const std::int64_t keys = facts.keys();
+  const char* input = "mamba.in_proj.";
+  std::vector<HfPart> parts{
+      {"mamba.gate.", input},
+      {"mamba.value.", input, values},
+      {"mamba.key.", input, 2 * values},
+      {"mamba.query.", input, 2 * values + keys},
+      {"mamba.step.", input, 2 * values + 2 * keys},
+      {.canonical = "mamba.rate", .name = "mamba.A_log", .complete = true},
+      {.canonical = "mamba.step_bias", .name = "mamba.dt_bias", .complete = true},
+      {.canonical = "mamba.skip", .name = "mamba.D", .complete = true},
+      {"mamba.norm.", "mamba.norm."},
+      {"mamba.output.", "mamba.out_proj."}};
+  std::int64_t first = 0;
+  for (const auto& [canonical, channels] : {std::pair{"mamba.value_filter", values},
+                                            {"mamba.key_filter", keys},
+                                            {"mamba.query_filter", keys}}) {
+    parts.push_back({.canonical = canonical,
+                     .name = "mamba.conv1d.weight",
+                     .first = first,
+                     .stacks = facts.convolved(),
+                     .complete = true});
+    parts.push_back({.canonical = std::string(canonical) + "_bias",
+                     .name = "mamba.conv1d.bias",
+                     .first = first,
+                     .complete = true});
+    first += channels;
+  }
+  return parts;
+}
+
 std::vector<HfPlace> granite4_places(const ModelConfig& model) {
-  return named_places(model, llama_names({{"mlp.gate.", "shared_mlp.input_linear."},
-                                          {"mlp.up.", "shared_mlp.input_linear.", model.ffn_hidden},
-                                          {"mlp.down.", "shared_mlp.output_linear."}}));
+  const std::string mlp = model.experts ? "mlp.shared." : "mlp.";
+  const std::int64_t width = model.experts ? model.experts->shared_ffn_hidden : model.ffn_hidden;
+  std::vector<HfPart> parts{{mlp + "gate.", "shared_mlp.input_linear."},
+                            {mlp + "up.", "shared_mlp.input_linear.", width},
+                            {mlp + "down.", "shared_mlp.output_linear."}};
+  const auto add = [&](std::vector<HfPart> more) {
+    for (HfPart& part : more) parts.push_back(std::move(part));
+  };
+  if (model.experts) add(stacked_experts(model));
+  if (model.state_space) add(mamba_parts(*model.state_space));
+  return named_places(model, llama_names(std::move(parts)));
 }
 
 ModelConfig granite_moe_model(const HfConfig& config) {
@@ -119,21 +237,7 @@ nlohmann::ordered_json granite_moe_keys(const ModelConfig& model) {
 }
 
 std::vector<HfPlace> granite_moe_places(const ModelConfig& model) {
-  const std::int64_t f = model.expert_ffn_hidden();
-  const HfPart both{.name = "block_sparse_moe.input_linear.",
-                    .stacks = model.experts->experts,
-                    .expert_rows = 2 * f};
-  HfPart gate = both, up = both;
-  gate.canonical = "mlp.experts.E.gate.";
-  up.canonical = "mlp.experts.E.up.";
-  up.first = f;
-  return named_places(model, llama_names({{"mlp.router.weight", "block_sparse_moe.router.layer."},
-                                          gate,
-                                          up,
-                                          {.canonical = "mlp.experts.E.down.",
-                                           .name = "block_sparse_moe.output_linear.",
-                                           .stacks = model.experts->experts,
-                                           .expert_rows = model.hidden}}));
+  return named_places(model, llama_names(stacked_experts(model)));
 }
 
 }  // namespace

@@ -18,12 +18,35 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kLargestFile = std::int64_t{16} << 20;
 constexpr std::size_t kShown = 60;  // characters of a value in a message
 
+// As Transformers 5 writes numbers that JSON has no words for.
+constexpr const char* kNamedFloat = "__float__";
+constexpr std::string_view kInfinity = "Infinity";
+
+// The text with the word Infinity, which Python's json writes, in the form of Transformers 5.
+std::string with_named_infinities(const std::string& text) {
+  const std::string named = fmt::format("{{\"{}\": \"{}\"}}", kNamedFloat, kInfinity);
+  std::string all;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size();) {
+    if (!in_string && text.compare(i, kInfinity.size(), kInfinity) == 0) {
+      all += named;
+      i += kInfinity.size();
+      continue;
+    }
+    if (text[i] == '"') in_string = !in_string;
+    if (in_string && text[i] == '\\' && i + 1 < text.size()) all += text[i++];
+    all += text[i++];
+  }
+  return all;
+}
+
 }  // namespace
 
 HfConfig::HfConfig(const std::string& text, std::string where)
     : where_(std::move(where)), text_(text) {
   check_json_depth(text, where_);
   Json document = read_json_or_discarded<Json>(text);
+  if (document.is_discarded()) document = read_json_or_discarded<Json>(with_named_infinities(text));
   if (!document.is_object()) {
     throw Error(Fault::kData, "{}: got {}, wanted a JSON object; is the copy complete?", where_,
                 document.is_discarded() ? "text that is not JSON" : document.type_name());
@@ -82,6 +105,11 @@ void HfConfig::refuse(const std::string& key, const std::string& wanted) const {
 bool HfConfig::empty() const { return document_->empty(); }
 
 bool HfConfig::lists(const std::string& key) const { return document_->contains(key); }
+
+bool HfConfig::is_word(const std::string& key, std::string_view word) const {
+  const Json* value = find(key);
+  return value != nullptr && value->is_string() && value->get<std::string>() == word;
+}
 
 bool HfConfig::has(const std::string& key) const { return find(key) != nullptr; }
 
@@ -151,6 +179,20 @@ std::pair<std::int64_t, std::int64_t> HfConfig::two_sizes(const std::string& key
   if (sizes.size() != 2 || !std::ranges::all_of(sizes, is_size))
     refuse(key, "two positive integers");
   return {static_cast<std::int64_t>(sizes[0]), static_cast<std::int64_t>(sizes[1])};
+}
+
+std::optional<std::pair<double, double>> HfConfig::bounds(const std::string& key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  std::vector<double> numbers;
+  for (const Json& one : value->is_array() ? *value : Json::array()) {
+    const bool infinite =
+        one.is_object() && one.contains(kNamedFloat) && one[kNamedFloat] == kInfinity;
+    if (!infinite && !one.is_number()) break;
+    numbers.push_back(infinite ? std::numeric_limits<double>::infinity() : one.get<double>());
+  }
+  if (numbers.size() != 2 || value->size() != 2) wrong(key, "a list of two numbers");
+  return std::pair{numbers[0], numbers[1]};
 }
 
 std::vector<std::string> HfConfig::keys() const {

@@ -34,6 +34,8 @@ class HfConfig {
   bool has(const std::string& key) const;
   // There are no keys.
   bool empty() const;
+  // The key exists, and is this word.
+  bool is_word(const std::string& key, std::string_view word) const;
   // The key exists, perhaps as null.
   bool lists(const std::string& key) const;
   // Positive integers below 2^31; `otherwise` if has() is false. Without `otherwise` the key is
@@ -46,6 +48,10 @@ class HfConfig {
   std::vector<double> numbers(const std::string& key) const;     // absent: empty
   // A list of two sizes, which is required.
   std::pair<std::int64_t, std::int64_t> two_sizes(const std::string& key) const;
+
+  // The least and the largest number of a list of two; "Infinity", as Python writes it and as
+  // Transformers names it, is one too. Absent: none.
+  std::optional<std::pair<double, double>> bounds(const std::string& key) const;
 
   // All keys, in order.
   std::vector<std::string> keys() const;

@@ -133,13 +133,18 @@ void add_delta(const ModelConfig& config, TargetTable& table) {
   table.append_to_all(inputs_of_delta(config));
 }
 
+void add_states(const ModelConfig& config, TargetTable& table) {
+  if (config.delta) return add_delta(config, table);
+  table.add_linear({"out_proj"}, {"mamba.output"});
+}
+
 Targets lora_targets(const ModelConfig& config) {
   if (config.encoder) return targets_of_encoder(config);
   TargetTable table(config);
   config.latent ? add_latent_attention(config, table) : add_attention(config, table);
   table.add_linear({"o_proj", "dense", "linear_proj", "out_proj", "wo"}, {"attention.output"});
   add_mlp(config, table);
-  if (config.state_layers() > 0) add_delta(config, table);
+  if (config.state_layers() > 0) add_states(config, table);
   return table.finished();
 }
 
@@ -183,7 +188,8 @@ std::vector<std::string> lora_target_names(const ModelConfig& config) {
 }
 
 bool layer_has_adapter(const ModelConfig& config, std::int64_t layer, const std::string& adapter) {
-  if (adapter.starts_with("delta.")) return config.has_states(layer);
+  if (adapter.starts_with("delta.") || adapter.starts_with("mamba."))
+    return config.has_states(layer);
   if (adapter.starts_with("attention.")) return !config.has_states(layer);
   const bool experts = config.has_experts(layer);
   if (is_of_experts(adapter)) return experts;

@@ -30,7 +30,7 @@
 //   keys and values           kv_b_proj linear_kv_up_proj linear_kvb
 //   what reads the input      linear_qkv: small rows of queries, or queries, and the latent
 //
-// Of layers with the gated delta rule (nn/delta_attention.h), of whose output out_proj is then the
+// Of layers with the gated delta rule (nn/recurrent/delta_attention.h), of whose output out_proj is then the
 // name alone:
 //
 //   query, key, value         in_proj_qkv

@@ -12,66 +12,55 @@ void expect_cache_or_tape(const Context& context, const RecurrentRows& rows) {
   PITON_ASSERT(context.tape == nullptr || !rows.cache.given(), "states of a cache go forward only");
 }
 
-// Of the values or the gradient of a parameter, which may be empty.
-Tensor rows_from(const Tensor& all, std::int64_t begin, std::int64_t size) {
-  return all.defined() ? all.slice(0, begin, size) : all;
-}
+// The values of some rows of a parameter while a kernel reads them; empty without a parameter.
+class ReadRows {
+ public:
+  ReadRows(Context& context, const std::optional<ParameterRows>& of, std::int64_t size) {
+    if (!of) return;
+    use_.emplace(context.weights.acquire(of->parameter, WeightForm::kRows, context.stream));
+    rows_ = use_->rows().slice(0, of->begin, size);
+  }
+  const Tensor& rows() const { return rows_; }
+
+ private:
+  std::optional<WeightUse> use_;
+  Tensor rows_;
+};
+
+// The gradient of some rows of a parameter; empty without one, or if it is frozen.
+class GradientRows {
+ public:
+  GradientRows(Context& context, const std::optional<ParameterRows>& of, std::int64_t size) {
+    if (!of) return;
+    parameter_ = &of->parameter;
+    const Tensor all = context.weights.gradient(*parameter_, context.stream);
+    if (all.defined()) rows_ = all.slice(0, of->begin, size);
+  }
+  const Tensor& rows() const { return rows_; }
+  void contribute(Context& context) const {
+    if (rows_.defined()) context.weights.contribute(*parameter_, context.stream);
+  }
+
+ private:
+  Parameter* parameter_ = nullptr;
+  Tensor rows_;
+};
 
 struct KeptRows {
   std::int64_t samples = 1;
   Kept segments;
 };
 
-}  // namespace
+// [hv] each; `skip` of a state space alone.
+struct RuleParameters {
+  ParameterRows rate;
+  ParameterRows bias;
+  std::optional<ParameterRows> skip;
+};
 
-Value convolved(Context& context, const Value& x, const ParameterRows& weight,
-                const RecurrentRows& rows) {
-  expect_cache_or_tape(context, rows);
-  Parameter& all = weight.parameter;
-  const DType dtype = x.tensor.dtype();
-  const Shape shape = x.tensor.shape();
-  const Tensor y = context.activation(dtype, shape);
-  {
-    const WeightUse use = context.weights.acquire(all, WeightForm::kRows, context.stream);
-    context.kernels.run(ConvolutionForward{.y = y,
-                                           .x = x.tensor,
-                                           .weight = rows_from(use.rows(), weight.begin, shape[1]),
-                                           .segments = rows.segments,
-                                           .samples = rows.samples,
-                                           .texts = rows.cache.texts,
-                                           .state = rows.cache.rows},
-                        context.stream);
-  }
-  if (context.tape == nullptr) return {y};
-  Value result = context.tape->output(y);
-  context.tape->record(
-      [x_id = x.id, id = result.id, dtype, shape, &all, begin = weight.begin,
-       kept = context.tape->keep(x.tensor),
-       of = KeptRows{rows.samples, context.tape->keep(rows.segments)}](Backward& backward) {
-        Context& context = backward.context();
-        const Tensor dy = backward.take(id);
-        if (!dy.defined()) return;
-        Tensor dx = backward.place(x_id, dtype, shape);
-        const Tensor dweight = context.weights.gradient(all, context.stream);
-        {
-          const WeightUse use = context.weights.acquire(all, WeightForm::kRows, context.stream);
-          context.kernels.run(ConvolutionBackward{.dx = dx,
-                                                  .dweight = rows_from(dweight, begin, shape[1]),
-                                                  .dy = dy.reshape(shape),
-                                                  .x = kept.get(),
-                                                  .weight = rows_from(use.rows(), begin, shape[1]),
-                                                  .segments = of.segments.get(),
-                                                  .samples = of.samples},
-                              context.stream);
-        }
-        if (dweight.defined()) context.weights.contribute(all, context.stream);
-        backward.give(x_id, std::move(dx));
-      });
-  return result;
-}
-
-Value delta_rule(Context& context, const DeltaRows& inputs, const ParameterRows& rate,
-                 const ParameterRows& bias, const RecurrentRows& rows) {
+// What both rules give. A state space has no `strength`.
+Value after_states(Context& context, StateRule rule, const DeltaRows& inputs,
+                   const RuleParameters& parameters, const RecurrentRows& rows) {
   expect_cache_or_tape(context, rows);
   DeltaRuleInput in{.q = inputs.q.tensor,
                     .k = inputs.k.tensor,
@@ -79,16 +68,16 @@ Value delta_rule(Context& context, const DeltaRows& inputs, const ParameterRows&
                     .decay = inputs.decay.tensor,
                     .strength = inputs.strength.tensor,
                     .segments = rows.segments,
-                    .samples = rows.samples};
+                    .samples = rows.samples,
+                    .rule = rule};
   const Tensor out = context.activation(in.v.dtype(), in.v.shape());
   const std::int64_t heads = in.v.dim(1);
   {
-    const auto acquire = [&](const ParameterRows& of) {
-      return context.weights.acquire(of.parameter, WeightForm::kRows, context.stream);
-    };
-    const WeightUse rates = acquire(rate), biases = acquire(bias);
-    in.rate = rows_from(rates.rows(), rate.begin, heads);
-    in.bias = rows_from(biases.rows(), bias.begin, heads);
+    const ReadRows rate(context, parameters.rate, heads), bias(context, parameters.bias, heads);
+    const ReadRows skip(context, parameters.skip, heads);
+    in.rate = rate.rows();
+    in.bias = bias.rows();
+    in.skip = skip.rows();
     context.kernels.run(
         DeltaRuleForward{
             .out = out, .in = in, .texts = rows.cache.texts, .state = rows.cache.states},
@@ -102,53 +91,118 @@ Value delta_rule(Context& context, const DeltaRows& inputs, const ParameterRows&
   };
   context.tape->record(
       [id = result.id, q_id = inputs.q.id, k_id = inputs.k.id, v_id = inputs.v.id,
-       decay_id = inputs.decay.id, strength_id = inputs.strength.id, rate, bias, heads,
+       decay_id = inputs.decay.id, strength_id = inputs.strength.id, rule, parameters, heads,
        kept = KeptInputs{keep(in.q), keep(in.k), keep(in.v), keep(in.decay), keep(in.strength)},
        of = KeptRows{rows.samples, keep(rows.segments)}](Backward& backward) {
         Context& context = backward.context();
         const Tensor dout = backward.take(id);
         if (!dout.defined()) return;
         const auto place = [&](std::int64_t part, const Tensor& like) {
-          return backward.place(part, like.dtype(), like.shape());
+          return like.defined() ? backward.place(part, like.dtype(), like.shape()) : Tensor();
         };
-        const DeltaRuleInput in{.q = kept.q.get(),
-                                .k = kept.k.get(),
-                                .v = kept.v.get(),
-                                .decay = kept.decay.get(),
-                                .strength = kept.strength.get(),
-                                .segments = of.segments.get(),
-                                .samples = of.samples};
-        const auto gradient = [&](const ParameterRows& part) {
-          return rows_from(context.weights.gradient(part.parameter, context.stream), part.begin,
-                           heads);
-        };
+        const GradientRows drate(context, parameters.rate, heads);
+        const GradientRows dbias(context, parameters.bias, heads);
+        const GradientRows dskip(context, parameters.skip, heads);
+        DeltaRuleInput in{.q = kept.q.get(),
+                          .k = kept.k.get(),
+                          .v = kept.v.get(),
+                          .decay = kept.decay.get(),
+                          .strength = kept.strength.get(),
+                          .segments = of.segments.get(),
+                          .samples = of.samples,
+                          .rule = rule};
         DeltaRuleBackward call{.dq = place(q_id, in.q),
                                .dk = place(k_id, in.k),
                                .dv = place(v_id, in.v),
                                .ddecay = place(decay_id, in.decay),
                                .dstrength = place(strength_id, in.strength),
-                               .drate = gradient(rate),
-                               .dbias = gradient(bias),
-                               .dout = dout.reshape(in.v.shape()),
-                               .in = in};
+                               .drate = drate.rows(),
+                               .dbias = dbias.rows(),
+                               .dskip = dskip.rows(),
+                               .dout = dout.reshape(in.v.shape())};
         {
-          const auto acquire = [&](const ParameterRows& part) {
-            return context.weights.acquire(part.parameter, WeightForm::kRows, context.stream);
-          };
-          const WeightUse rates = acquire(rate), biases = acquire(bias);
-          call.in.rate = rows_from(rates.rows(), rate.begin, heads);
-          call.in.bias = rows_from(biases.rows(), bias.begin, heads);
+          const ReadRows rate(context, parameters.rate, heads);
+          const ReadRows bias(context, parameters.bias, heads);
+          const ReadRows skip(context, parameters.skip, heads);
+          in.rate = rate.rows();
+          in.bias = bias.rows();
+          in.skip = skip.rows();
+          call.in = in;
           context.kernels.run(call, context.stream);
         }
-        if (call.drate.defined()) context.weights.contribute(rate.parameter, context.stream);
-        if (call.dbias.defined()) context.weights.contribute(bias.parameter, context.stream);
+        for (const GradientRows* one : {&drate, &dbias, &dskip}) one->contribute(context);
         backward.give(q_id, std::move(call.dq));
         backward.give(k_id, std::move(call.dk));
         backward.give(v_id, std::move(call.dv));
         backward.give(decay_id, std::move(call.ddecay));
-        backward.give(strength_id, std::move(call.dstrength));
+        if (rule == StateRule::kDelta) backward.give(strength_id, std::move(call.dstrength));
       });
   return result;
+}
+
+}  // namespace
+
+Value convolved(Context& context, const Value& x, const Filters& filters,
+                const RecurrentRows& rows) {
+  expect_cache_or_tape(context, rows);
+  const DType dtype = x.tensor.dtype();
+  const Shape shape = x.tensor.shape();
+  const Tensor y = context.activation(dtype, shape);
+  {
+    const ReadRows weight(context, filters.weight, shape[1]);
+    const ReadRows bias(context, filters.bias, shape[1]);
+    context.kernels.run(ConvolutionForward{.y = y,
+                                           .x = x.tensor,
+                                           .weight = weight.rows(),
+                                           .bias = bias.rows(),
+                                           .segments = rows.segments,
+                                           .samples = rows.samples,
+                                           .texts = rows.cache.texts,
+                                           .state = rows.cache.rows},
+                        context.stream);
+  }
+  if (context.tape == nullptr) return {y};
+  Value result = context.tape->output(y);
+  context.tape->record(
+      [x_id = x.id, id = result.id, dtype, shape, filters, kept = context.tape->keep(x.tensor),
+       of = KeptRows{rows.samples, context.tape->keep(rows.segments)}](Backward& backward) {
+        Context& context = backward.context();
+        const Tensor dy = backward.take(id);
+        if (!dy.defined()) return;
+        Tensor dx = backward.place(x_id, dtype, shape);
+        const GradientRows dweight(context, filters.weight, shape[1]);
+        const GradientRows dbias(context, filters.bias, shape[1]);
+        {
+          const ReadRows weight(context, filters.weight, shape[1]);
+          const ReadRows bias(context, filters.bias, shape[1]);
+          context.kernels.run(ConvolutionBackward{.dx = dx,
+                                                  .dweight = dweight.rows(),
+                                                  .dbias = dbias.rows(),
+                                                  .dy = dy.reshape(shape),
+                                                  .x = kept.get(),
+                                                  .weight = weight.rows(),
+                                                  .bias = bias.rows(),
+                                                  .segments = of.segments.get(),
+                                                  .samples = of.samples},
+                              context.stream);
+        }
+        for (const GradientRows* one : {&dweight, &dbias}) one->contribute(context);
+        backward.give(x_id, std::move(dx));
+      });
+  return result;
+}
+
+Value delta_rule(Context& context, const DeltaRows& inputs, const ParameterRows& rate,
+                 const ParameterRows& bias, const RecurrentRows& rows) {
+  return after_states(context, StateRule::kDelta, inputs, {rate, bias, {}}, rows);
+}
+
+Value state_space(Context& context, const StateSpaceRows& inputs,
+                  const StateSpaceParameters& parameters, const RecurrentRows& rows) {
+  return after_states(
+      context, StateRule::kStateSpace,
+      {.q = inputs.q, .k = inputs.k, .v = inputs.v, .decay = inputs.step, .strength = {}},
+      {parameters.rate, parameters.bias, parameters.skip}, rows);
 }
 
 Value gated(Context& context, const Value& x, const Value& gate, ActivationKind kind) {

@@ -1,6 +1,8 @@
 // Layers with a state of fixed size as tape ops (kernels/recurrent): the convolution of channels,
-// the gated delta rule, and gates.
+// the gated delta rule, that of a state space, and gates.
 #pragma once
+
+#include <optional>
 
 #include "kernels/recurrent/text_rows.h"
 #include "ops/tape.h"
@@ -9,8 +11,9 @@ namespace piton {
 
 // The states of one layer for the texts of a cache, and which of them the rows of a pass have.
 struct StateView {
-  Tensor rows;    // [texts, w - 1, c]: the last rows before the convolution
-  Tensor states;  // fp32 (fp64) [texts, hv, dk, dv]
+  Tensor rows;         // [texts, w - 1, c]: the last rows before the convolution
+  Tensor shared_rows;  // the same of channels that all ranks have, or empty
+  Tensor states;       // fp32 (fp64) [texts, hv, dk, dv]
   TextRows texts;
 
   bool given() const { return texts.given(); }
@@ -30,9 +33,14 @@ struct ParameterRows {
   std::int64_t begin = 0;
 };
 
-// SiLU of the causal convolution of each channel. x [n, c], rows may be strided; weight [c, w] ->
-// [n, c].
-Value convolved(Context& context, const Value& x, const ParameterRows& weight,
+// Of the channels of a convolution.
+struct Filters {
+  ParameterRows weight;                    // [c, w]
+  std::optional<ParameterRows> bias = {};  // [c]
+};
+
+// SiLU of the causal convolution of each channel. x [n, c], rows may be strided -> [n, c].
+Value convolved(Context& context, const Value& x, const Filters& filters,
                 const RecurrentRows& rows);
 
 // The inputs of the gated delta rule, of this rank's heads. Rows may be strided.
@@ -47,6 +55,26 @@ struct DeltaRows {
 // -> [n, hv, dv]. `rate` and `bias`: [hv], of the decay.
 Value delta_rule(Context& context, const DeltaRows& inputs, const ParameterRows& rate,
                  const ParameterRows& bias, const RecurrentRows& rows);
+
+// The inputs of the rule of a state space (kernels/recurrent/delta_rule.h), of this rank's heads.
+// Rows may be strided.
+struct StateSpaceRows {
+  Value q;     // [n, hk, dk]: C of Mamba-2
+  Value k;     // [n, hk, dk]: B
+  Value v;     // [n, hv, dv]
+  Value step;  // [n, hv]
+};
+
+// [hv] each: log(-A) of Mamba-2, the bias of steps, and D.
+struct StateSpaceParameters {
+  ParameterRows rate;
+  ParameterRows bias;
+  ParameterRows skip;
+};
+
+// -> [n, hv, dv].
+Value state_space(Context& context, const StateSpaceRows& inputs,
+                  const StateSpaceParameters& parameters, const RecurrentRows& rows);
 
 // activation(gate) x, [n, c] each; rows may be strided.
 Value gated(Context& context, const Value& x, const Value& gate, ActivationKind kind);

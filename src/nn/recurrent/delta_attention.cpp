@@ -1,36 +1,15 @@
-#include "nn/delta_attention.h"
+#include "nn/recurrent/delta_attention.h"
 
-#include <cmath>
-
+#include "nn/recurrent/sample_rows.h"
 #include "ops/context/heads_exchange.h"
 #include "ops/split.h"
 
 namespace piton {
 namespace {
 
-// As torch draws those of a convolution: uniform, by the root of the inputs of a channel.
-Initialization filter_weights(std::int64_t width) {
-  return {.kind = Initialization::Kind::kUniform,
-          .bound = 1 / std::sqrt(static_cast<double>(width))};
-}
-
 // exp(rate) is uniform from nearly 0 to 16, as Transformers and Megatron-core draw it.
 constexpr Initialization kRates{
     .kind = Initialization::Kind::kLogUniform, .bound = 16, .lowest = 0.01};
-
-Parameter* added(ParameterList& parameters, Parameter parameter, int contributions = 1) {
-  parameter.contributions = contributions;
-  return &parameters.add(std::move(parameter));
-}
-
-// Rows [n, heads * d] as [n, heads, d].
-Value per_head(const Value& rows, std::int64_t d) { return {rows.tensor.split_dim(1, d), rows.id}; }
-
-// The segment of each row, [n], or empty.
-Tensor row_segments(const AttentionPlaces& places) {
-  const Tensor& segments = places.query_segments;
-  return segments.defined() ? segments.reshape(Shape{segments.elements()}) : segments;
-}
 
 }  // namespace
 
@@ -56,14 +35,14 @@ DeltaAttention::DeltaAttention(ParameterList& parameters, const Shard& shard,
                                 {{name + ".query_filter", shape.key_heads * shape.key_size},
                                  {name + ".key_filter", shape.key_heads * shape.key_size},
                                  {name + ".value_filter", shape.value_heads * shape.value_size}},
-                                shape.width, filter_weights(shape.width));
+                                shape.width, initial_filters(shape.width));
         filters.is_table = true;
         // Channels of q, k and v that are exchanged are convolved one after another.
-        return added(parameters, std::move(filters), shard.context.size() == 1 ? 1 : 3);
+        return add_used(parameters, std::move(filters), shard.context.size() == 1 ? 1 : 3);
       }()),
-      rates_(
-          added(parameters, row_split_parameter(shard, name + ".rate",
-                                                {{name + ".rate", shape.value_heads}}, 0, kRates))),
+      rates_(add_used(parameters,
+                      row_split_parameter(shard, name + ".rate",
+                                          {{name + ".rate", shape.value_heads}}, 0, kRates))),
       biases_(added(parameters, row_split_parameter(shard, name + ".decay_bias",
                                                     {{name + ".decay_bias", shape.value_heads}}, 0,
                                                     {.kind = Initialization::Kind::kOne}))),
@@ -86,10 +65,9 @@ DeltaAttention::Mixed DeltaAttention::mixed(Context& context, const Value& proje
   const std::int64_t values = heads * shape_.value_size;
   const std::vector<Value> parts =
       split_columns(context, projected, {2 * keys + values, values, heads, heads});
-  RecurrentRows rows{.samples = input.batch, .segments = {}, .cache = input.states};
-  if (!rows.cache.given()) rows.segments = row_segments(input.places);
-  const std::vector<Value> mixed =
-      split_columns(context, convolved(context, parts[0], {*filters_}, rows), {keys, keys, values});
+  const RecurrentRows rows = rows_of_pass(input);
+  const std::vector<Value> mixed = split_columns(
+      context, convolved(context, parts[0], {.weight = {*filters_}}, rows), {keys, keys, values});
   return {.out = delta_rule(context,
                             {.q = per_head(mixed[0], shape_.key_size),
                              .k = per_head(mixed[1], shape_.key_size),
@@ -127,7 +105,7 @@ DeltaAttention::Mixed DeltaAttention::mixed_over_ranks(Context& context, const V
   const auto filtered = [&](const Value& part, std::int64_t first) {
     const Value x = of_rows(part);
     const std::int64_t own = first + ranks.rank() * x.tensor.dim(1);
-    return per_head(convolved(context, x, {*filters_, own}, rows), part.tensor.dim(3));
+    return per_head(convolved(context, x, {.weight = {*filters_, own}}, rows), part.tensor.dim(3));
   };
   const std::int64_t own_heads = heads / ranks.size();
   const std::int64_t first_head = ranks.rank() * own_heads;

@@ -1,0 +1,162 @@
+#include "model/state_space_options.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/options/option_range.h"
+#include "model/config.h"
+
+namespace piton {
+namespace {
+
+constexpr const char* kPattern = "--hybrid-override-pattern";
+
+// What a layer begins with: a mixer, then an MLP or experts.
+struct LayerLetters {
+  bool attention = false;
+  bool experts = false;
+};
+
+std::vector<LayerLetters> read_pattern(const std::string& pattern) {
+  std::vector<LayerLetters> layers;
+  for (std::size_t i = 0; i < pattern.size(); i += 2) {
+    const char mixer = pattern[i];
+    const char follows = i + 1 < pattern.size() ? pattern[i + 1] : ' ';
+    if (mixer != 'M' && mixer != '*') {
+      throw Error(Fault::kUsage,
+                  "{}: got '{}' as letter {} of {}, wanted M (Mamba-2) or * (attention), as each "
+                  "layer begins with one of them",
+                  kPattern, mixer, i + 1, pattern);
+    }
+    if (follows != '-' && follows != 'E') {
+      throw Error(Fault::kUsage,
+                  "{}: got {} after letter {} of {}, wanted - (an MLP) or E (experts): layers "
+                  "without them are not supported",
+                  kPattern, follows == ' ' ? "nothing" : fmt::format("'{}'", follows), i + 1,
+                  pattern);
+    }
+    layers.push_back({.attention = mixer == '*', .experts = follows == 'E'});
+  }
+  if (layers.empty()) throw Error(Fault::kUsage, "{}: is empty; leave it out", kPattern);
+  return layers;
+}
+
+void check_experts(const std::string& pattern, const ModelConfig& config) {
+  const std::vector<LayerLetters> layers = read_pattern(pattern);
+  for (std::int64_t layer = 0; layer < std::ssize(layers); ++layer) {
+    const bool experts = layers[static_cast<std::size_t>(layer)].experts;
+    if (experts == config.has_experts(layer)) continue;
+    throw Error(Fault::kUsage, "{}: {} follows in layer {}, but {}", kPattern, experts ? "E" : "-",
+                layer,
+                experts ? "it has no experts by --num-experts and --moe-layer-freq"
+                        : "by --num-experts and --moe-layer-freq it has experts (E)");
+  }
+}
+
+std::string pattern_of(const ModelConfig& config) {
+  std::string pattern;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    pattern += config.has_states(layer) ? 'M' : '*';
+    pattern += config.has_experts(layer) ? 'E' : '-';
+  }
+  return pattern;
+}
+
+}  // namespace
+
+bool StateSpaceFacts::in_layer(std::int64_t layer) const {
+  return !std::ranges::binary_search(attention_layers, layer);
+}
+
+void StateSpaceOptions::set_layers(ModelConfig& config) const {
+  if (!pattern) return;
+  const std::vector<LayerLetters> layers = read_pattern(*pattern);
+  const std::int64_t count = std::ssize(layers);
+  // Megatron-core counts letters.
+  if (config.layers != 0 && config.layers != count && config.layers != 2 * count) {
+    throw Error(Fault::kUsage,
+                "--num-layers: got {}, but {} has {} layers of {} letters; leave one of them out",
+                config.layers, kPattern, count, 2 * count);
+  }
+  config.layers = count;
+  if (!config.state_space) config.state_space.emplace();
+  std::vector<std::int64_t>& attention = config.state_space->attention_layers;
+  attention.clear();
+  for (std::int64_t layer = 0; layer < count; ++layer) {
+    if (layers[static_cast<std::size_t>(layer)].attention) attention.push_back(layer);
+  }
+}
+
+void StateSpaceOptions::apply(ModelConfig& config) const {
+  const std::tuple<const char*, std::optional<std::int64_t>, std::int64_t StateSpaceFacts::*>
+      sizes[] = {{"--mamba-num-heads", heads, &StateSpaceFacts::heads},
+                 {"--mamba-num-groups", groups, &StateSpaceFacts::groups},
+                 {"--mamba-head-dim", head_size, &StateSpaceFacts::head_size},
+                 {"--mamba-state-dim", state_size, &StateSpaceFacts::state_size},
+                 {"--mamba-d-conv", width, &StateSpaceFacts::width}};
+  for (const auto& [flag, given, field] : sizes) {
+    if (!given) continue;
+    if (!config.state_space) {
+      throw Error(Fault::kUsage, "{}: is for layers of Mamba-2; give {} too, or leave it out", flag,
+                  kPattern);
+    }
+    check_range(flag, *given, 1, kLargestSize);
+    (*config.state_space).*field = *given;
+  }
+  if (!config.state_space) return;
+  StateSpaceFacts& facts = *config.state_space;
+  if (facts.heads == 0) {
+    if (2 * config.hidden % facts.head_size != 0) {
+      throw Error(Fault::kUsage,
+                  "--mamba-head-dim: got {}, wanted a divisor of twice --hidden-size, which is {} "
+                  "(or give --mamba-num-heads)",
+                  facts.head_size, config.hidden);
+    }
+    facts.heads = 2 * config.hidden / facts.head_size;
+  }
+  if (pattern) check_experts(*pattern, config);
+}
+
+StateSpaceOptions StateSpaceOptions::of(const ModelConfig& config) {
+  StateSpaceOptions options;
+  if (!config.state_space) return options;
+  const StateSpaceFacts& facts = *config.state_space;
+  options.pattern = pattern_of(config);
+  options.heads = facts.heads;
+  options.groups = facts.groups;
+  options.head_size = facts.head_size;
+  options.state_size = facts.state_size;
+  options.width = facts.width;
+  return options;
+}
+
+void check_state_space(const ModelConfig& config) {
+  if (!config.state_space) return;
+  const auto refuse = [](bool given, const char* flag, const char* why) {
+    if (given) throw Error(Fault::kUsage, "{}: {}", flag, why);
+  };
+  const StateSpaceFacts& facts = *config.state_space;
+  if (facts.heads % facts.groups != 0) {
+    throw Error(Fault::kUsage,
+                "--mamba-num-groups: got {}, wanted a divisor of --mamba-num-heads, which is {}",
+                facts.groups, facts.heads);
+  }
+  constexpr std::int64_t kWidest = 255;
+  constexpr std::int64_t kLargestState = 256;  // of the kernels of GPUs
+  check_range("--mamba-d-conv", facts.width, 1, kWidest);
+  check_range("--mamba-state-dim", facts.state_size, 1, kLargestState);
+  refuse(config.encoder || config.encoder_decoder, kPattern, "is for decoders; leave it out");
+  refuse(config.latent.has_value(), kPattern,
+         "is not with --multi-latent-attention; leave one of them out");
+  refuse(config.delta.has_value(), kPattern,
+         "is not with --linear-attention-freq; leave one of them out");
+  refuse(config.prefix, kPattern,
+         "reads the tokens of a prompt in order, and --sparse-mode 5 and 6 show later ones; leave "
+         "one of them out");
+  refuse(config.end_norms, "--post-norm", "is not for layers of Mamba-2; leave it out");
+  if (facts.attention_layers.empty() || facts.attention_layers.back() < config.layers) return;
+  throw Error(Fault::kUsage, "{}: has {} layers, and the model {}; give both alike", kPattern,
+              facts.attention_layers.back() + 1, config.layers);
+}
+
+}  // namespace piton

@@ -1,0 +1,77 @@
+// Layers of Mamba-2 (nn/recurrent/state_space.h) in place of attention, with Megatron-core's flags.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options/options.h"
+
+namespace piton {
+
+struct ModelConfig;
+
+struct StateSpaceFacts {
+  std::vector<std::int64_t> attention_layers;  // ascending; all others have the states
+  std::int64_t heads = 0;
+  std::int64_t groups = 8;  // of heads, which have keys and queries in common
+  std::int64_t head_size = 64;
+  std::int64_t state_size = 128;
+  std::int64_t width = 4;  // of the convolution
+
+  bool in_layer(std::int64_t layer) const;
+  std::int64_t values() const { return heads * head_size; }
+  std::int64_t keys() const { return groups * state_size; }
+  // Channels of the convolutions.
+  std::int64_t convolved() const { return values() + 2 * keys(); }
+  bool operator==(const StateSpaceFacts&) const = default;
+};
+
+// Throws Error(kUsage) that names the flag of the first field that is invalid, or that such models
+// do not have.
+void check_state_space(const ModelConfig& config);
+
+struct StateSpaceOptions {
+  std::optional<std::string> pattern;
+  std::optional<std::int64_t> heads, groups, head_size, state_size, width;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    const auto named = [](const char* older) {
+      return OptionRules{.aliases = {older}, .resume = Resume::kMustMatch};
+    };
+    v(Option{"hybrid-override-pattern",
+             "letters of what a layer begins with, M for Mamba-2 and * for attention, each with "
+             "what "
+             "follows: - for an MLP, E for experts (M-M-*-M- is four layers; default: all have "
+             "attention)",
+             named("hybrid-layer-pattern")},
+      pattern);
+    v(Option{"mamba-num-heads",
+             "Mamba-2: heads (default: as many as have twice --hidden-size channels)",
+             {.resume = Resume::kMustMatch}},
+      heads);
+    v(Option{"mamba-num-groups", "Mamba-2: groups of heads with the same keys and queries",
+             named("mamba-ngroups")},
+      groups);
+    v(Option{"mamba-head-dim", "Mamba-2: channels of each head", named("mamba-headdim")},
+      head_size);
+    v(Option{"mamba-state-dim", "Mamba-2: channels of each key and query", named("mamba-d-state")},
+      state_size);
+    v(Option{"mamba-d-conv",
+             "Mamba-2: rows that the convolution reads",
+             {.resume = Resume::kMustMatch}},
+      width);
+  }
+
+  // Of a pattern: the number of layers, and which of them have attention. config.layers is as given
+  // by --num-layers, or 0. Both throw Error(kUsage) that names the flag.
+  void set_layers(ModelConfig& config) const;
+  // The rest. Call it after the width and the experts of the model are set.
+  void apply(ModelConfig& config) const;
+  // The options whose apply() gives the values of `config`.
+  static StateSpaceOptions of(const ModelConfig& config);
+};
+
+}  // namespace piton

@@ -1,0 +1,126 @@
+#include "nn/recurrent/state_space.h"
+
+#include "nn/recurrent/sample_rows.h"
+#include "ops/recurrent/delta_rule.h"
+#include "ops/split.h"
+
+namespace piton {
+namespace {
+
+// exp(rate) is uniform from 1 to 16, and steps have uniform logarithms from 0.001 to 0.1, as
+// Megatron-core and the authors draw them.
+constexpr Initialization kRates{
+    .kind = Initialization::Kind::kLogUniform, .bound = 16, .lowest = 1};
+constexpr Initialization kSteps{
+    .kind = Initialization::Kind::kSoftplusLogUniform, .bound = 0.1, .lowest = 0.001};
+
+Parameter* add_table(ParameterList& parameters, Parameter parameter) {
+  parameter.is_table = true;
+  return add_used(parameters, std::move(parameter));
+}
+
+// One number of each head.
+Parameter* of_heads(ParameterList& parameters, const Shard& shard, const std::string& name,
+                    std::int64_t heads, const Initialization& initialization) {
+  return add_used(parameters, row_split_parameter(shard, name, {{name, heads}}, 0, initialization));
+}
+
+Value joined_heads(const Value& x) {
+  const Shape& shape = x.tensor.shape();
+  return {x.tensor.reshape(Shape{shape[0], shape[1] * shape[2]}), x.id};
+}
+
+}  // namespace
+
+std::int64_t groups_of_rank(std::int64_t groups, int t) {
+  return groups % t == 0 ? groups / t : groups;
+}
+
+StateSpace::StateSpace(ParameterList& parameters, const Shard& shard, const std::string& name,
+                       const StateSpaceShape& shape, const BranchInitialization& initialization)
+    : shard_(shard),
+      shape_(shape),
+      output_site_(name + ".output.dropout"),
+      input_(parameters, shard, name + ".input",
+             {.parts = {{name + ".gate", shape.heads * shape.head_size},
+                        {name + ".value", shape.heads * shape.head_size},
+                        {name + ".step", shape.heads}},
+              .in = shape.hidden,
+              .initialization = initialization.input}),
+      shared_(parameters, shard, name + ".shared",
+              {.parts = {{name + ".key", shape.groups * shape.state_size},
+                         {name + ".query", shape.groups * shape.state_size}},
+               .in = shape.hidden,
+               .initialization = initialization.input,
+               .whole = shape.groups % shard.size() != 0}),
+      norm_(parameters, shard, name + ".norm",
+            {.kind = NormKind::kRms,
+             .width = shape.heads * shape.head_size,
+             .eps = shape.norm_eps,
+             .over_ranks = shape.groups == 1,
+             .groups = shape.groups}),
+      output_(parameters, shard, name + ".output",
+              {.out = shape.hidden,
+               .in = shape.heads * shape.head_size,
+               .factor = shape.output_factor,
+               .initialization = initialization.output,
+               .adapters = shape.adapters}) {
+  const std::int64_t values = shape.heads * shape.head_size;
+  const std::int64_t keys = shape.groups * shape.state_size;
+  const Initialization filters = initial_filters(shape.width);
+  const bool divided = shape.groups % shard.size() == 0;
+  const auto of_groups = divided ? row_split_parameter : shared_parameter;
+  filters_ = add_table(
+      parameters, row_split_parameter(shard, name + ".filters", {{name + ".value_filter", values}},
+                                      shape.width, filters));
+  filter_biases_ = add_used(
+      parameters, row_split_parameter(shard, name + ".filter_biases",
+                                      {{name + ".value_filter_bias", values}}, 0, filters));
+  shared_filters_ = add_table(
+      parameters, of_groups(shard, name + ".shared_filters",
+                            {{name + ".key_filter", keys}, {name + ".query_filter", keys}},
+                            shape.width, filters));
+  shared_filter_biases_ =
+      add_used(parameters,
+               of_groups(shard, name + ".shared_filter_biases",
+                         {{name + ".key_filter_bias", keys}, {name + ".query_filter_bias", keys}},
+                         0, filters));
+  rates_ = of_heads(parameters, shard, name + ".rate", shape.heads, kRates);
+  step_biases_ = of_heads(parameters, shard, name + ".step_bias", shape.heads, kSteps);
+  skips_ = of_heads(parameters, shard, name + ".skip", shape.heads,
+                    {.kind = Initialization::Kind::kOne});
+}
+
+Value StateSpace::forward(Context& context, const Value& x, const Value& residual,
+                          const AttentionInput& input) const {
+  const std::int64_t heads = shape_.heads / shard_.size();
+  const std::int64_t values = heads * shape_.head_size;
+  const std::int64_t keys = groups_of_rank(shape_.groups, shard_.size()) * shape_.state_size;
+  const std::vector<Value> parts =
+      split_columns(context, input_.forward(context, x), {values, values, heads});
+  const RecurrentRows rows = rows_of_pass(input);
+  RecurrentRows shared = rows;
+  shared.cache.rows = rows.cache.shared_rows;
+  const Value v = convolved(context, parts[1],
+                            {.weight = {*filters_}, .bias = ParameterRows{*filter_biases_}}, rows);
+  const std::vector<Value> of_groups = split_columns(
+      context,
+      convolved(context, shared_.forward(context, x),
+                {.weight = {*shared_filters_}, .bias = ParameterRows{*shared_filter_biases_}},
+                shared),
+      {keys, keys});
+  const Value out =
+      state_space(context,
+                  {.q = per_head(of_groups[1], shape_.state_size),
+                   .k = per_head(of_groups[0], shape_.state_size),
+                   .v = per_head(v, shape_.head_size),
+                   .step = parts[2]},
+                  {.rate = {*rates_}, .bias = {*step_biases_}, .skip = {*skips_}}, rows);
+  const Value y =
+      norm_.forward(context, gated(context, joined_heads(out), parts[0], ActivationKind::kSilu));
+  return output_.forward(context, y, &residual,
+                         {shape_.hidden_dropout, site_key(context.seed, output_site_),
+                          shard_.residual_rows(context.rows, residual.tensor.dim(0))});
+}
+
+}  // namespace piton
