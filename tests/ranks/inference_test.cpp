@@ -143,7 +143,7 @@ class Reading {
     submit(30, 0, true);
     engine->cancel(2);
     while (!engine->idle()) step();
-    if (inference.config().delta) {  // nothing is guessed
+    if (inference.config().state_layers() > 0) {  // nothing is guessed
       EXPECT_EQ(engine->counts().draft_tokens, 0);
       EXPECT_EQ(engine->counts().reused_tokens, 65 + 6 + 6) << "for those that waited";
       return texts;
@@ -302,6 +302,22 @@ TEST(StatesOnRanks, GiveTheTokensAndTheLogitsOfOneProcess) {
       .attention_every = 2, .key_heads = 4, .value_heads = 8, .key_size = 6, .value_size = 5};
   model.output_gate = true;
   expect_as_one_process(model);
+}
+
+// Of Mamba-2: the keys and queries of one group of heads are on all tensor ranks, those of several
+// are split.
+TEST(StateSpacesOnRanks, GiveTheTokensAndTheLogitsOfOneProcess) {
+  for (const std::int64_t groups : {1, 4}) {
+    SCOPED_TRACE(groups);
+    ModelConfig model = small("llama-tiny");
+    model.state_space = {.attention_layers = {1},
+                         .heads = 8,
+                         .groups = groups,
+                         .head_size = 6,
+                         .state_size = 5,
+                         .width = 3};
+    expect_as_one_process(model);
+  }
 }
 
 // Every rank has the same latents in its cache, and attends with its own heads.

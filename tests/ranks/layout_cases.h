@@ -166,15 +166,16 @@ inline ModelConfig small(const std::string& name) {
   const bool factors = name == "factors";
   const bool olmo = name == "joint norms";
   const bool states = name == "states";
+  const bool mamba = name.starts_with("mamba");
   const bool later = name.starts_with("later tokens");
   const bool later_llama = name == "later tokens, experts";
-  ModelConfig model =
-      preset(alibi || branches || (later && !later_llama)                       ? "gpt2-tiny"
-             : later_llama                                                      ? "llama-tiny"
-             : norms || gemma || experts || latent || factors || olmo || states ? "llama-tiny"
-             : post_norm                                                        ? "bert-tiny"
-             : published                                                        ? "t5-tiny"
-                                                                                : name);
+  ModelConfig model = preset(
+      alibi || branches || (later && !later_llama)                                ? "gpt2-tiny"
+      : later_llama                                                               ? "llama-tiny"
+      : norms || gemma || experts || latent || factors || olmo || states || mamba ? "llama-tiny"
+      : post_norm                                                                 ? "bert-tiny"
+      : published                                                                 ? "t5-tiny"
+                                                                                  : name);
   if (post_norm) model.encoder->post_norm = true;
   if (published) {
     model.positions = PositionKind::kRelative;
@@ -229,6 +230,15 @@ inline ModelConfig small(const std::string& name) {
                    .width = 3};
     model.gains_from_one = model.head_norms = model.output_gate = true;
     model.rotary_share = 0.5;
+  }
+  if (mamba) {
+    model.state_space = {.attention_layers = {1},
+                         .heads = 8,
+                         .groups = name == "mamba, groups" ? 4 : 1,
+                         .head_size = 6,
+                         .state_size = 5,
+                         .width = 3};
+    model.positions = PositionKind::kNone;
   }
   if (factors) {
     model.embedding_factor = 3;
@@ -310,12 +320,13 @@ inline std::vector<RunLayout> with_split(std::vector<RunLayout> all) {
   return all;
 }
 
-// All layouts that a model can have. Rows of encoders, of prompts and of tables of distances are
-// not divided over context ranks.
+// All layouts that a model can have. Rows of encoders, of prompts, of tables of distances and of
+// state spaces are not divided over context ranks.
 inline std::vector<RunLayout> all_layouts_of(const std::string& model, int ranks) {
   std::vector<RunLayout> all = layouts(ranks);
   if (small(model).encoder_decoder) all = with_split(std::move(all));
-  if (small(model).encoder || small(model).encoder_decoder || small(model).prefix)
+  if (small(model).encoder || small(model).encoder_decoder || small(model).prefix ||
+      small(model).state_space)
     std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kContext] > 1; });
   // The balance is one of whole micro-batches, so these are the same in every layout.
   if (small(model).experts && small(model).experts->balance_factor > 0) {

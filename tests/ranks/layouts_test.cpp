@@ -82,9 +82,10 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "roots, prompts",
                                          "head norms", "gemma", "parallel branches", "experts",
                                          "experts, balanced", "experts, shared", "experts, biased",
-                                         "sinks", "latent", "states", "factors", "joint norms",
-                                         "later tokens", "later tokens, experts", "bert-tiny",
-                                         "bert, post-norm", "t5-tiny", "t5, published"));
+                                         "sinks", "latent", "states", "mamba", "mamba, groups",
+                                         "factors", "joint norms", "later tokens",
+                                         "later tokens, experts", "bert-tiny", "bert, post-norm",
+                                         "t5-tiny", "t5, published"));
 
 // The table of tokens is that of the head too in gpt2-tiny, on one stage or on two. The rates of
 // the groups have another ratio in each step.
@@ -172,7 +173,7 @@ TEST(Figures, AreTheSameUnderEveryLayout) {
 // process, and the reverse.
 TEST(Checkpoints, AreTheSameUnderEveryLayout) {
   for (const char* name :
-       {"gpt2-tiny", "latent", "states", "joint norms", "bert-tiny", "t5-tiny"}) {
+       {"gpt2-tiny", "latent", "states", "mamba", "joint norms", "bert-tiny", "t5-tiny"}) {
     const ModelConfig model = small(name);
     const std::filesystem::path from_one = ranks::save_from_one_process(model, "layouts");
     for (const RunLayout& layout : layouts_of(name, ranks::world().size())) {
@@ -219,7 +220,7 @@ TEST(Resume, StepsInTwoPartsAreThoseInOneToTheBit) {
 
 // The plan runs the same code without memory, so the prediction is as good as the counting.
 TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
-  for (const char* name : {"llama-tiny", "latent", "states", "joint norms", "later tokens",
+  for (const char* name : {"llama-tiny", "latent", "states", "mamba", "joint norms", "later tokens",
                            "t5-tiny", "t5, published"}) {
     const ModelConfig model = small(name);
     const bool both = model.encoder_decoder.has_value();

@@ -15,7 +15,6 @@ using test::oracle;
 using test::oracles;
 using test::prompt_of;
 using test::run;
-using test::small_model_with_states;
 using test::Texts;
 using test::various_requests;
 
@@ -31,10 +30,18 @@ std::vector<std::int32_t> joined(std::vector<std::int32_t> a, const std::vector<
   return a;
 }
 
+// Of the gated delta rule, and of Mamba-2.
+class TextsWithStates : public testing::TestWithParam<bool> {
+ protected:
+  static ModelConfig model() {
+    return GetParam() ? test::small_model_with_state_spaces() : test::small_model_with_states();
+  }
+};
+
 std::int64_t reused(const DecodingEngine& engine) { return engine.counts().reused_tokens; }
 
-TEST(TextsWithStates, HaveTheirTokensUnderAnyLimits) {
-  Loaded loaded(small_model_with_states());
+TEST_P(TextsWithStates, HaveTheirTokensUnderAnyLimits) {
+  Loaded loaded(model());
   const std::vector<DecodingRequest> requests = various_requests();
   const auto wanted = oracles(loaded.inference, requests);
   for (const DecodingLimits& limits :
@@ -55,8 +62,8 @@ TEST(TextsWithStates, HaveTheirTokensUnderAnyLimits) {
   }
 }
 
-TEST(TextsWithStates, AConversationContinuesWhereItEnded) {
-  Loaded loaded(small_model_with_states());
+TEST_P(TextsWithStates, AConversationContinuesWhereItEnded) {
+  Loaded loaded(model());
   const auto engine = make_batched_engine(loaded.inference, {});
   std::vector<std::int32_t> text = prompt_of(50);
   for (int turn = 0; turn < 3; ++turn) {
@@ -73,8 +80,8 @@ TEST(TextsWithStates, AConversationContinuesWhereItEnded) {
 }
 
 // The first one is read up to where the next ones differ, which then begin there.
-TEST(TextsWithStates, WaitForWhatTheyBeginWith) {
-  Loaded loaded(small_model_with_states());
+TEST_P(TextsWithStates, WaitForWhatTheyBeginWith) {
+  Loaded loaded(model());
   std::vector<DecodingRequest> requests;
   for (int i = 0; i < 4; ++i) requests.push_back(greedy(joined(prompt_of(100), {i}, prompt_of(9))));
   requests.push_back(requests.back());
@@ -91,8 +98,8 @@ TEST(TextsWithStates, WaitForWhatTheyBeginWith) {
 }
 
 // A long prompt is kept before its end, where the next one may differ.
-TEST(TextsWithStates, ALongPromptIsKeptBeforeItsEnd) {
-  Loaded loaded(small_model_with_states());
+TEST_P(TextsWithStates, ALongPromptIsKeptBeforeItsEnd) {
+  Loaded loaded(model());
   const auto engine = make_batched_engine(loaded.inference, {.prompt_tokens = 32});
   for (const std::int32_t last : {1, 2}) {
     const DecodingRequest request = greedy(joined(prompt_of(100), {last}, {7, 9}));
@@ -102,8 +109,8 @@ TEST(TextsWithStates, ALongPromptIsKeptBeforeItsEnd) {
   EXPECT_EQ(reused(*engine), 96);
 }
 
-TEST(TextsWithStates, AreForgottenWhereTheCacheIsFull) {
-  Loaded loaded(small_model_with_states());
+TEST_P(TextsWithStates, AreForgottenWhereTheCacheIsFull) {
+  Loaded loaded(model());
   const auto engine = make_batched_engine(loaded.inference, {.cache_tokens = 256});
   const DecodingRequest first = greedy(prompt_of(50));
   engine->submit(first);
@@ -116,6 +123,9 @@ TEST(TextsWithStates, AreForgottenWhereTheCacheIsFull) {
             oracle(loaded.inference, greedy(joined(prompt_of(50), {}, prompt_of(9)))));
   EXPECT_EQ(reused(*engine), 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Rules, TextsWithStates, testing::Bool(),
+                         [](const auto& info) { return info.param ? "state_space" : "delta"; });
 
 }  // namespace
 }  // namespace piton

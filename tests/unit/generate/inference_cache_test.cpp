@@ -90,8 +90,11 @@ TEST(CacheOfCodes, IsSmallAndNearTheFullOne) {
 }
 
 // Of a text that is forked, while another takes the number of the one that it was forked from.
-TEST(StatesOfTexts, AreThoseOfAllTheirTokens) {
-  Loaded loaded(test::small_model_with_states());
+class StatesOfTexts : public testing::TestWithParam<bool> {};
+
+TEST_P(StatesOfTexts, AreThoseOfAllTheirTokens) {
+  Loaded loaded(GetParam() ? test::small_model_with_state_spaces()
+                           : test::small_model_with_states());
   Inference& inference = loaded.inference;
   KvCache cache = inference.make_cache();
   std::map<std::int64_t, std::vector<std::int32_t>> texts;
@@ -134,6 +137,10 @@ TEST(StatesOfTexts, AreThoseOfAllTheirTokens) {
   read({{fifth, prompt_of(2, 4)}, {second, {7}}, {fourth, {8, 9}}});
   read({{fifth, {3}}, {fourth, {1}}});
 }
+
+INSTANTIATE_TEST_SUITE_P(Rules, StatesOfTexts, testing::Bool(), [](const auto& info) {
+  return info.param ? "state_space" : "delta";
+});
 
 TEST(LikeliestTokens, AreThoseOfTheLogits) {
   Loaded loaded;

@@ -39,6 +39,19 @@ inline ModelConfig small_model_with_states() {
   return model;
 }
 
+// The same with three layers of Mamba-2.
+inline ModelConfig small_model_with_state_spaces() {
+  ModelConfig model = small_model();
+  model.layers = 4;
+  model.state_space = StateSpaceFacts{.attention_layers = {3},
+                                      .heads = 6,
+                                      .groups = 2,
+                                      .head_size = 5,
+                                      .state_size = 7,
+                                      .width = 3};
+  return model;
+}
+
 // The same with latent attention, whose texts are read in both forms of nn/cached_latents.h: of
 // more than 32 rows the expanded one has fewer operations.
 inline ModelConfig small_model_with_latents() {

@@ -144,6 +144,34 @@ TEST(HfModel, HasTheFactorsOfItsFile) {
   EXPECT_EQ(model_of(hybrid).positions, PositionKind::kNone);
 }
 
+TEST(HfModel, HasLayersOfMamba) {
+  Json config = golden("granite4-mamba");
+  const ModelConfig dense = model_of(config);
+  ASSERT_TRUE(dense.state_space && !dense.experts);
+  EXPECT_EQ(dense.state_layers(), 3);
+  EXPECT_EQ(dense.state_space->values(), 2 * dense.hidden);
+  // Words of older and newer files mean the same, and so do forms of what has no bound.
+  Json types = Json::array();
+  for (std::int64_t layer = 0; layer < dense.layers; ++layer)
+    types.push_back(dense.has_states(layer) ? "linear_attention" : "full_attention");
+  config["layer_types"] = types;
+  config["mamba_d_head"] = "auto";
+  config["time_step_limit"] = {0.0, {{"__float__", "Infinity"}}};
+  EXPECT_EQ(model_of(config), dense);
+  std::string text = config.dump();
+  const std::string named = R"({"__float__":"Infinity"})";
+  text.replace(text.find(named), named.size(), "Infinity");
+  EXPECT_EQ(HfConfig(text, "config.json").bounds("time_step_limit")->first, 0);
+  EXPECT_TRUE(std::isinf(HfConfig(text, "config.json").bounds("time_step_limit")->second));
+  // Where no types are named, all layers are of Mamba.
+  config.erase("layer_types");
+  EXPECT_EQ(model_of(config).state_layers(), dense.layers);
+  const ModelConfig experts = model_of(golden("granite4-mamba-moe"));
+  ASSERT_TRUE(experts.state_space && experts.experts);
+  EXPECT_GT(experts.experts->shared_ffn_hidden, 0);
+  for (const ModelConfig& one : {dense, experts}) EXPECT_EQ(ModelOptions::of(one).resolve({}), one);
+}
+
 TEST(HfModel, HasOneNormAndAHeadWithABias) {
   const ModelConfig phi = model_of(golden("phi"));
   EXPECT_TRUE(phi.single_norm && phi.head_bias && phi.qkv_biases && !phi.rotary_pairs);
@@ -687,10 +715,17 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
   EXPECT_THAT(key("gptj", "rotary_dim", nullptr), HasSubstr("rotary_dim: got nothing"));
   EXPECT_THAT(key("gptj", "rotary_dim", 8), HasSubstr("an even number, at most n_embd over"));
   EXPECT_THAT(key("phi", "qk_layernorm", true), HasSubstr("qk_layernorm: got true"));
-  EXPECT_THAT(key("granite4", "num_local_experts", 8),
-              HasSubstr("num_local_experts: got 8, wanted 0"));
-  EXPECT_THAT(key("granite4", "layer_types", {"attention", "mamba"}),
-              HasSubstr("wanted attention in every layer"));
+  const auto mamba = [&](const char* name, const Json& value) {
+    return key("granite4-mamba", name, value);
+  };
+  EXPECT_THAT(mamba("layer_types", {"attention", "mamba", "attention", "conv"}),
+              HasSubstr("wanted mamba or attention in each layer"));
+  EXPECT_THAT(mamba("layer_types", {"attention", "mamba"}), HasSubstr("wanted 4 layers"));
+  EXPECT_THAT(mamba("mamba_proj_bias", true), HasSubstr("mamba_proj_bias: got true"));
+  EXPECT_THAT(mamba("mamba_conv_bias", false), HasSubstr("mamba_conv_bias: got false"));
+  EXPECT_THAT(mamba("mamba_d_head", 7), HasSubstr("mamba_n_heads: got"));
+  EXPECT_THAT(mamba("time_step_limit", {0.001, 0.1}), HasSubstr("wanted [0, Infinity]"));
+  EXPECT_THAT(mamba("time_step_limit", 3), HasSubstr("wanted a list of two numbers"));
   EXPECT_THAT(key("granite4", "position_embedding_type", "alibi"), HasSubstr("wanted rope, nope"));
   EXPECT_THAT(key("granite", "residual_multiplier", 0), HasSubstr("--residual-multiplier"));
   EXPECT_THAT(key("olmo3", "layer_types", {"full_attention", "sliding_attention"}),

@@ -54,6 +54,31 @@ std::map<std::string, std::vector<float>> drawn(int ranks) {
   return whole;
 }
 
+// The bias of steps: their logarithms are uniform.
+TEST(StepBiases, GiveStepsOfAllSizes) {
+  test::run_ranks(1, [](World& world) {
+    const int all[] = {0};
+    const std::unique_ptr<Communicator> group = world.make_group(all, "tensor");
+    const Parameter parameter = row_split_parameter(
+        {.group = group.get()}, "bias", {{"bias", 20000}}, 0,
+        {.kind = Initialization::Kind::kSoftplusLogUniform, .bound = 0.1, .lowest = 0.001});
+    const Tensor rows = host_tensor(DType::kF32, parameter.shape);
+    ThreadPool threads(1);
+    write_initial_rows(parameter, 7, threads, rows);
+    double sum = 0;
+    double squares = 0;
+    for (std::int64_t i = 0; i < rows.elements(); ++i) {
+      const double step = std::log1p(std::exp(static_cast<double>(rows.data<float>()[i])));
+      ASSERT_TRUE(step > 0.00099 && step < 0.1001) << step;
+      const double decades = std::log10(step);
+      sum += decades / 20000;
+      squares += decades * decades / 20000;
+    }
+    EXPECT_NEAR(sum, -2, 0.02);
+    EXPECT_NEAR(squares - sum * sum, 1.0 / 3, 0.01);
+  });
+}
+
 // The decay of states: from 0.01 to 16 before the logarithm, with the mean and the mean square of
 // uniform numbers.
 TEST(LogUniformWeights, AreLogarithmsOfUniformNumbers) {

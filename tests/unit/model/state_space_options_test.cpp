@@ -1,0 +1,101 @@
+// The flags of layers of Mamba-2: what they make of a model, and what is refused.
+#include "model/state_space_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/canonical_tensors.h"
+#include "model/config.h"
+#include "support/errors.h"
+
+namespace piton {
+namespace {
+
+ModelConfig made(std::vector<std::string> flags, const std::string& base = "llama-tiny") {
+  flags.insert(flags.begin(), {"--model", base});
+  ModelOptions options;
+  OptionSet set;
+  set.add("Model", options);
+  EXPECT_TRUE(set.parse(flags).empty());
+  const ModelConfig config = options.resolve(std::nullopt);
+  ModelOptions again = ModelOptions::of(config);
+  EXPECT_EQ(again.resolve(std::nullopt), config);
+  options.settle(config);
+  EXPECT_EQ(options.resolve(std::nullopt), config);
+  return config;
+}
+
+std::int64_t elements_of(const ModelConfig& config) {
+  std::int64_t sum = 0;
+  for (const CanonicalShape& one : canonical_tensors(config)) sum += one.shape.elements();
+  return sum;
+}
+
+TEST(StateSpaceOptions, GiveTheLayersOfAPattern) {
+  // llama-tiny has four layers; Megatron-core counts letters.
+  for (const char* layers : {"4", "8"}) {
+    const ModelConfig config = made({"--hybrid-override-pattern", "M-M-*-M-", "--num-layers",
+                                     layers, "--mamba-head-dim", "16", "--mamba-num-groups", "2"});
+    EXPECT_EQ(config.layers, 4);
+    EXPECT_TRUE(config.has_states(0) && config.has_states(1) && config.has_states(3));
+    EXPECT_FALSE(config.has_states(2));
+    EXPECT_EQ(config.state_layers(), 3);
+    EXPECT_EQ(config.state_space->heads, 2 * config.hidden / 16);
+    EXPECT_EQ(config.parameters(), elements_of(config));
+  }
+  const ModelConfig given =
+      made({"--hybrid-layer-pattern", "M-M-M-M-", "--mamba-num-heads", "6", "--mamba-ngroups", "3",
+            "--mamba-headdim", "10", "--mamba-d-state", "12", "--mamba-d-conv", "5"});
+  EXPECT_EQ(given.state_space, (StateSpaceFacts{{}, 6, 3, 10, 12, 5}));
+  EXPECT_EQ(given.state_layers(), 4);
+  EXPECT_EQ(given.parameters(), elements_of(given));
+  // A pattern says how many layers there are.
+  const ModelConfig experts =
+      made({"--model-family", "mixtral", "--hybrid-override-pattern", "MEM-*E", "--hidden-size",
+            "64", "--num-attention-heads", "4", "--num-experts", "4", "--moe-layer-freq", "[1,0,1]",
+            "--vocab-size", "100", "--max-position-embeddings", "64", "--ffn-hidden-size", "96"},
+           "");
+  EXPECT_EQ(experts.layers, 3);
+  EXPECT_EQ(experts.parameters(), elements_of(experts));
+}
+
+TEST(StateSpaceOptions, RefuseWhatIsNoPattern) {
+  const auto refused = [](std::vector<std::string> flags, const char* with,
+                          const std::string& base = "llama-tiny") {
+    EXPECT_THAT(message_of(Fault::kUsage, [&] { made(flags, base); }), testing::HasSubstr(with));
+  };
+  const auto pattern = [&](const char* letters, const char* with) {
+    refused({"--hybrid-override-pattern", letters}, with);
+  };
+  pattern("M-M-X-M-", "--hybrid-override-pattern: got 'X' as letter 5 of M-M-X-M-, wanted M");
+  pattern("M-MM-", "got 'M' after letter 3 of M-MM-, wanted - (an MLP) or E (experts)");
+  pattern("M-M-M-*", "got nothing after letter 7");
+  pattern("", "--hybrid-override-pattern: is empty");
+  pattern("M-M-M-", "--num-layers: got 4, but --hybrid-override-pattern has 3 layers of 6 letters");
+  pattern("M-MEM-M-", "E follows in layer 1, but it has no experts");
+  refused({"--mamba-num-heads", "4"}, "give --hybrid-override-pattern too");
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--hybrid-override-pattern", "M-M-*-M-", "--mamba-head-dim", "16"});
+    return more;
+  };
+  refused(with({"--mamba-num-groups", "3"}),
+          "--mamba-num-groups: got 3, wanted a divisor of --mamba-num-heads");
+  refused(with({"--mamba-num-groups", "1", "--mamba-state-dim", "300"}),
+          "--mamba-state-dim: got 300");
+  refused(with({"--mamba-num-groups", "1", "--mamba-d-conv", "256"}), "--mamba-d-conv: got 256");
+  refused({"--hybrid-override-pattern", "M-M-*-M-", "--mamba-head-dim", "47"},
+          "--mamba-head-dim: got 47, wanted a divisor of twice --hidden-size");
+  const auto not_with = [&](std::vector<std::string> more, const char* what) {
+    more.insert(more.end(), {"--mamba-num-groups", "1"});
+    refused(with(more), what);
+  };
+  not_with({"--linear-attention-freq", "2"}, "is not with --linear-attention-freq");
+  not_with({"--multi-latent-attention", "--kv-lora-rank", "20"},
+           "is not with --multi-latent-attention");
+  not_with({"--sparse-mode", "5"}, "reads the tokens of a prompt in order");
+  not_with({"--post-norm"}, "--post-norm: is not for layers of Mamba-2");
+  not_with({"--mtp-num-layers", "1"}, "or is of Mamba-2 (--hybrid-override-pattern)");
+}
+
+}  // namespace
+}  // namespace piton
