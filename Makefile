@@ -54,8 +54,10 @@ test-cpu: build
 # SANITIZED_CXX=clang++-16 SANITIZED_BUILD=build-clang: Clang takes two thirds of GCC's time, and chooses other orders
 # where the language leaves them open. Kernels then have no fused products and sums; on AVX-512 unit_kernels_cpu, which
 # compares their bits, has not passed under it yet, so test-cpu runs that one. A build folder stays with its compiler.
-# UNIT_SHARE="GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=0": half of the tests of the longest unit suites.
+# UNIT_SHARE="GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=0": half of the tests of the longest unit suites. DRAWN_SUITES=ON:
+# two of three suites (tools/drawn-suites.sh).
 UNIT_SHARE ?=
+DRAWN_SUITES ?= OFF
 SANITIZED_CXX ?=
 SANITIZED_BUILD ?= build-debug
 KERNEL_BITS = $(if $(SANITIZED_CXX),unit_kernels_cpu)
@@ -63,9 +65,10 @@ FEWER_CALLERS = $(if $(filter ON,$(SANITIZE_WHOLE)),,ASAN_OPTIONS=malloc_context
 test-debug: dependencies
 	cmake --preset debug -B $(SANITIZED_BUILD) $(ARROW) -DPITON_SANITIZE_WHOLE=$(SANITIZE_WHOLE) \
 	  $(if $(wildcard $(SANITIZED_BUILD)/CMakeCache.txt),,$(SANITIZED_CXX:%=-DCMAKE_CXX_COMPILER=%))
-	cmake --build $(SANITIZED_BUILD) -j $(JOBS) --target unit_tests
-	$(SANITIZER_OPTIONS) $(FEWER_CALLERS) $(UNIT_SHARE) $(CTEST) --test-dir $(SANITIZED_BUILD) -L unit \
-	  $(KERNEL_BITS:%=-E '%$$')
+	suites=$$(test $(DRAWN_SUITES) = OFF || tools/drawn-suites.sh $(SANITIZED_BUILD) | grep -vx '$(KERNEL_BITS)'); \
+	  cmake --build $(SANITIZED_BUILD) -j $(JOBS) --target $${suites:-unit_tests} && \
+	  $(SANITIZER_OPTIONS) $(FEWER_CALLERS) $(UNIT_SHARE) $(CTEST) --test-dir $(SANITIZED_BUILD) -L unit \
+	  $(KERNEL_BITS:%=-E '%$$') -R "^unit/($$(echo -n "$${suites:-.*}" | tr '\n' '|'))\$$"
 
 demo: build
 	tools/demo.sh
