@@ -167,9 +167,11 @@ Mixer make_attention(ParameterList& parameters, const Shard& shard, const ModelC
                          branch_weights(config));
 }
 
-std::variant<Mlp, ExpertMlp> make_mlp(ParameterList& parameters, const Shard& shard,
-                                      const ModelConfig& config, const Block::Place& place,
-                                      const Adapters& adapters) {
+std::optional<std::variant<Mlp, ExpertMlp>> make_mlp(ParameterList& parameters, const Shard& shard,
+                                                     const ModelConfig& config,
+                                                     const Block::Place& place,
+                                                     const Adapters& adapters) {
+  if (!config.has_mlp(place.stack.facts_of(place.index))) return {};
   const std::string name = layer_name(place, "mlp");
   const BranchInitialization weights = branch_weights(config);
   if (config.has_experts(place.stack.facts_of(place.index)))
@@ -186,6 +188,7 @@ std::optional<Norm> attention_norm(ParameterList& parameters, const Shard& shard
 std::optional<Norm> mlp_norm(ParameterList& parameters, const Shard& shard,
                              const ModelConfig& config, const Block::Place& place) {
   if (config.single_norm || !config.start_norms) return {};
+  if (!config.has_mlp(place.stack.facts_of(place.index))) return {};
   return Norm(parameters, shard, layer_name(place, "mlp_norm"), norm_shape(config));
 }
 
@@ -250,6 +253,7 @@ Value Block::forward(Context& context, const Value& x, const AttentionInput& inp
     PITON_ASSERT(cross != nullptr, "a block without the outputs of the encoder");
     middle = cross_->forward(context, cross_norm_->forward(context, middle), middle, *cross);
   }
+  if (!mlp_) return middle;
   return mlp(context, branch_input(context, mlp_norm_, middle), middle);
 }
 
@@ -277,7 +281,7 @@ Value Block::attention(Context& context, const Value& x, const Value& residual,
 
 Value Block::mlp(Context& context, const Value& x, const Value& residual) const {
   const auto forward = [this](Context& inner, const Value& x, const Value& residual) {
-    return std::visit([&](const auto& mlp) { return mlp.forward(inner, x, &residual); }, mlp_);
+    return std::visit([&](const auto& mlp) { return mlp.forward(inner, x, &residual); }, *mlp_);
   };
   if (!context.recompute.mlp) return forward(context, x, residual);
   return recomputed(context, {x, residual},

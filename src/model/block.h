@@ -3,7 +3,8 @@
 // encoders in the published form: norm(x + attention(x)), then norm(x + mlp(x)). Without norms at
 // the beginning of branches (OLMo 2, Walsh et al. 2024, arXiv:2501.00656, section 3.2):
 // x + norm(attention(x)), then x + norm(mlp(x)). In a decoder with an encoder, x +
-// cross_attention(norm(x)) between the two.
+// cross_attention(norm(x)) between the two. Blocks of models with state spaces may have the first
+// branch alone.
 #pragma once
 
 #include <optional>
@@ -81,7 +82,7 @@ class Block {
   std::optional<Norm> cross_norm_;
   std::optional<CrossAttention> cross_;
   std::optional<Norm> mlp_norm_;  // none: the same, or a parallel residual with one norm
-  std::variant<Mlp, ExpertMlp> mlp_;
+  std::optional<std::variant<Mlp, ExpertMlp>> mlp_;  // none: a block without the second branch
 };
 
 }  // namespace piton

@@ -161,7 +161,15 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     if (config.positions == PositionKind::kRelative)
       add(prefix + "distance.weight", {config.encoder_decoder->buckets, config.heads});
   };
-  const auto layer_of = [&](const std::string& at, bool cross, bool experts, bool states = false) {
+  // What a layer has of what not all of them have.
+  struct Parts {
+    bool cross = false;
+    bool experts = false;
+    bool states = false;
+    bool mlp = true;
+  };
+  const auto layer_of = [&](const std::string& at, const Parts& parts) {
+    const auto [cross, experts, states, mlp] = parts;
     norm(at + "attention_norm", config.start_norms);
     states ? add_states(list, config, at) : add_attention(list, config, at + "attention");
     norm(at + "attention.end_norm", config.end_norms);
@@ -172,6 +180,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     }
     norm(at + "cross_norm", cross);
     if (cross) add_attention(list, config, at + "cross");
+    if (!mlp) return;
     norm(at + "mlp_norm", config.start_norms && !config.single_norm);
     add_mlp(list, config, at + "mlp", experts);
     norm(at + "mlp.end_norm", config.end_norms);
@@ -179,20 +188,22 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   if (config.encoder_decoder) {
     distances("encoder.");
     for (std::int64_t layer = 0; layer < config.encoder_decoder->encoder_layers; ++layer)
-      layer_of(fmt::format("encoder.layers.{}.", layer), false, false);
+      layer_of(fmt::format("encoder.layers.{}.", layer), {});
     norm("encoder.final_norm");
   }
   distances("");
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
-    layer_of(fmt::format("layers.{}.", layer), config.encoder_decoder.has_value(),
-             config.has_experts(layer), config.has_states(layer));
+    layer_of(fmt::format("layers.{}.", layer), {.cross = config.encoder_decoder.has_value(),
+                                                .experts = config.has_experts(layer),
+                                                .states = config.has_states(layer),
+                                                .mlp = config.has_mlp(layer)});
   norm("final_norm", !post_norm);
   for (std::int64_t layer = 0; layer < config.mtp_layers; ++layer) {
     const std::string at = fmt::format("mtp.layers.{}.", layer);
     norm(at + "token_norm");
     norm(at + "hidden_norm");
     linear(at + "projection", h, 2 * h, false);
-    layer_of(at, false, config.has_experts(config.layers - 1));
+    layer_of(at, {.experts = config.has_experts(config.layers - 1)});
     norm(at + "final_norm");
   }
   if (config.encoder && !config.encoder->word_head) {

@@ -86,6 +86,7 @@ void check_later(const ModelConfig& c) {
   refuse(c.has_states(c.layers - 1),
          "a model whose last layer, which they are like, has the gated delta rule "
          "(--linear-attention-freq) or is of Mamba-2 (--hybrid-override-pattern)");
+  refuse(!c.has_mlp(c.layers - 1), "a model whose last layer, which they are like, has no MLP");
 }
 
 // Refuses factors that are no numbers above 0, and what encoders do not have.
@@ -273,7 +274,8 @@ ModelConfig with_later_blocks(const ModelConfig& c) {
 // Of the matrices of all blocks, `states` of which have states; `experts` of them where there are
 // experts: all, or those that a token is multiplied with.
 std::int64_t matrices_of_blocks(const ModelConfig& c, std::int64_t experts, std::int64_t states) {
-  const std::int64_t more = states * more_in_state_layer(c);
+  const std::int64_t more =
+      states * more_in_state_layer(c) - std::ssize(c.bare_layers) * mlp_matrices(c, c.ffn_hidden);
   if (!c.experts) return c.layers * block_matrices(c) + more;
   const ExpertFacts& facts = *c.experts;
   const std::int64_t with_experts =
@@ -289,12 +291,13 @@ std::int64_t mlp_biases(const ModelConfig& c, std::int64_t width) {
 
 // Of all layers of a model that has them, with those of routers.
 std::int64_t biases_of_mlps(const ModelConfig& c) {
-  if (!c.experts) return c.layers * mlp_biases(c, c.ffn_hidden);
+  const std::int64_t bare = std::ssize(c.bare_layers);
+  if (!c.experts) return (c.layers - bare) * mlp_biases(c, c.ffn_hidden);
   const ExpertFacts& facts = *c.experts;
   std::int64_t of_layer = facts.experts * (1 + mlp_biases(c, c.expert_ffn_hidden()));
   if (facts.shared_ffn_hidden != 0) of_layer += mlp_biases(c, facts.shared_ffn_hidden);
   return c.expert_layers() * of_layer +
-         std::ssize(facts.dense_layers) * mlp_biases(c, c.ffn_hidden);
+         (std::ssize(facts.dense_layers) - bare) * mlp_biases(c, c.ffn_hidden);
 }
 
 // Of a model of an encoder and a decoder, per token of the encoder.
@@ -339,6 +342,7 @@ std::int64_t parameters_of(const ModelConfig& c, std::int64_t states) {
   if (c.positions == PositionKind::kLearned) ends += c.max_positions * c.hidden;
   if (c.embedding_norm) ends += norm_size;
   if (c.head_bias) ends += c.vocabulary;
+  ends -= std::ssize(c.bare_layers) * norm_size;
   if (states > 0) ends += states * (rest_of_state_layer(c) - attention);
   if (c.encoder) {
     // The head's linear, norm and bias; the table of types; pooler and head of pairs. The norm at

@@ -3,6 +3,7 @@
 // models of both have.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -106,7 +107,8 @@ struct ModelConfig {
   std::optional<DeltaFacts> delta;
   // Most layers are of Mamba-2 in place of attention; not with `delta`.
   std::optional<StateSpaceFacts> state_space;
-  bool output_gate = false;  // of attention (nn/attention.h)
+  std::vector<std::int64_t> bare_layers;  // ascending; they have no MLP and no experts
+  bool output_gate = false;               // of attention (nn/attention.h)
   // None of these two: a decoder.
   std::optional<EncoderFacts> encoder;
   std::optional<EncoderDecoderFacts> encoder_decoder;  // `layers` are those of its decoder
@@ -150,6 +152,9 @@ struct ModelConfig {
   // Tokens of the longest text.
   std::int64_t longest_sequence() const {
     return max_positions - (encoder ? encoder->first_position : 0);
+  }
+  bool has_mlp(std::int64_t layer) const {  // or experts
+    return !std::ranges::binary_search(bare_layers, layer);
   }
   bool has_experts(std::int64_t layer) const { return experts && experts->in_layer(layer); }
   // Layers with experts.
@@ -225,17 +230,20 @@ struct ModelOptions {
              "llama-134m, llama-1.1b, llama2-7b, mixtral-8x7b, qwen1.5-0.5b, qwen1.5-moe-a2.7b, "
              "qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, qwen3-next-80b-a3b, qwen3.5-0.8b, "
              "qwen3.5-9b, gpt-oss-20b, gpt-oss-120b, glm-4.5-air, deepseek-v2-lite, deepseek-v3, "
+             "mamba2-130m, "
              "bert-110m, t5-220m; for trying out: gpt2-tiny, llama-tiny, mixtral-tiny, bert-tiny, "
              "t5-tiny",
              same},
       model);
-    v(Option{"model-family",
-             "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, qwen3_5, "
-             "qwen3_next, glm4_moe, "
-             "deepseek_v2, deepseek_v3, gemma, gpt_oss, granite, olmo2, gptj, phi, bert, an "
-             "encoder, or t5, an encoder and a decoder (default: that of --model, else gpt2)",
-             same},
-      family);
+    v(
+        Option{
+            "model-family",
+            "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, qwen3_5, "
+            "qwen3_next, glm4_moe, "
+            "deepseek_v2, deepseek_v3, gemma, gpt_oss, granite, olmo2, mamba2, gptj, phi, bert, an "
+            "encoder, or t5, an encoder and a decoder (default: that of --model, else gpt2)",
+            same},
+        family);
     v(Option{"num-layers", "number of transformer blocks", same}, layers);
     v(Option{"hidden-size", "width of the residual stream", same}, hidden);
     v(Option{"ffn-hidden-size", "width inside the MLP", same}, ffn_hidden);

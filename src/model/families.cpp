@@ -6,6 +6,7 @@ namespace {
 std::vector<Preset> all_presets() {
   std::vector<Preset> all = gpt2_presets();
   for (Preset& one : llama_presets()) all.push_back(std::move(one));
+  for (Preset& one : mamba_presets()) all.push_back(std::move(one));
   for (Preset& one : gpt_oss_presets()) all.push_back(std::move(one));
   for (Preset& one : qwen_presets()) all.push_back(std::move(one));
   for (Preset& one : deepseek_presets()) all.push_back(std::move(one));
@@ -41,6 +42,7 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "gptj") return gptj_facts();
   if (family == "phi") return phi_facts();
   if (family == "granite") return granite_facts();
+  if (family == "mamba2") return mamba2_facts();
   if (family == "olmo2") return olmo2_facts();
   if (family == "bert") return bert_facts();
   if (family == "t5") return t5_facts();
@@ -48,7 +50,7 @@ ModelConfig family_facts(const std::string& family) {
       "gpt2",        "gpt_neox",    "bloom",     "llama",   "mixtral",    "qwen2",
       "qwen3",       "qwen2_moe",   "qwen3_moe", "qwen3_5", "qwen3_next", "glm4_moe",
       "deepseek_v2", "deepseek_v3", "gemma",     "gpt_oss", "gptj",       "phi",
-      "granite",     "olmo2",       "bert",      "t5"};
+      "granite",     "olmo2",       "mamba2",    "bert",    "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

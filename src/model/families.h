@@ -11,7 +11,8 @@
 
 namespace piton {
 
-// The facts of a family; sizes are 0. In model/gpt2.cpp, llama.cpp, qwen.cpp and encoders.cpp.
+// The facts of a family; sizes are 0. In model/gpt2.cpp, llama.cpp, mamba.cpp, qwen.cpp and
+// encoders.cpp.
 ModelConfig gpt2_facts();
 ModelConfig gpt_neox_facts();
 ModelConfig bloom_facts();
@@ -31,6 +32,7 @@ ModelConfig gpt_oss_facts();
 ModelConfig gptj_facts();
 ModelConfig phi_facts();
 ModelConfig granite_facts();
+ModelConfig mamba2_facts();
 ModelConfig olmo2_facts();
 ModelConfig bert_facts();
 ModelConfig t5_facts();
@@ -42,6 +44,7 @@ struct Preset {
 std::vector<Preset> gpt2_presets();
 std::vector<Preset> llama_presets();
 std::vector<Preset> gpt_oss_presets();
+std::vector<Preset> mamba_presets();
 std::vector<Preset> qwen_presets();
 std::vector<Preset> deepseek_presets();
 std::vector<Preset> bert_presets();

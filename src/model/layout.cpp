@@ -199,9 +199,12 @@ void ModelLayout::check(const ModelConfig& config, int chunks) const {
                   value, what, t, flag);
     }
   };
-  divides(config.heads, "attention heads", "--num-attention-heads");
-  divides(config.groups, "query groups", "--num-query-groups");
-  divides(config.ffn_hidden, "columns of the MLP", "--ffn-hidden-size");
+  if (config.state_layers() < config.layers) {
+    divides(config.heads, "attention heads", "--num-attention-heads");
+    divides(config.groups, "query groups", "--num-query-groups");
+  }
+  if (std::ssize(config.bare_layers) < config.layers)
+    divides(config.ffn_hidden, "columns of the MLP", "--ffn-hidden-size");
   if (config.experts) {
     divides(config.expert_ffn_hidden(), "columns of an expert", "--moe-ffn-hidden-size");
     divides(config.experts->shared_ffn_hidden, "columns of the MLP that all tokens share",

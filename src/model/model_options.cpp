@@ -119,6 +119,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.layers, layers);
   attention.state_space.set_layers(config);
   mlp.apply(config);
+  attention.state_space.set_experts(config);
   set_sizes(*this, config);
   set_ffn(*this, config);
   set(config.groups, groups);

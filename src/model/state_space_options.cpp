@@ -1,7 +1,9 @@
 #include "model/state_space_options.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "base/options/option_range.h"
 #include "model/config.h"
@@ -11,53 +13,40 @@ namespace {
 
 constexpr const char* kPattern = "--hybrid-override-pattern";
 
-// What a layer begins with: a mixer, then an MLP or experts.
+// What a layer begins with, and what follows.
 struct LayerLetters {
   bool attention = false;
+  bool mlp = false;
   bool experts = false;
 };
 
 std::vector<LayerLetters> read_pattern(const std::string& pattern) {
   std::vector<LayerLetters> layers;
-  for (std::size_t i = 0; i < pattern.size(); i += 2) {
-    const char mixer = pattern[i];
-    const char follows = i + 1 < pattern.size() ? pattern[i + 1] : ' ';
-    if (mixer != 'M' && mixer != '*') {
-      throw Error(Fault::kUsage,
-                  "{}: got '{}' as letter {} of {}, wanted M (Mamba-2) or * (attention), as each "
-                  "layer begins with one of them",
-                  kPattern, mixer, i + 1, pattern);
+  bool open = false;  // whether an MLP may follow
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char letter = pattern[i];
+    if (letter == 'M' || letter == '*') {
+      layers.push_back({.attention = letter == '*'});
+      open = true;
+    } else if ((letter == '-' || letter == 'E') && open) {
+      (letter == '-' ? layers.back().mlp : layers.back().experts) = true;
+      open = false;
+    } else {
+      throw Error(Fault::kUsage, "{}: got '{}' as letter {} of {}, wanted M (Mamba-2) or *{}",
+                  kPattern, letter, i + 1, pattern,
+                  open ? " (attention), - (an MLP) or E (experts)"
+                       : " (attention), as - and E follow one of them");
     }
-    if (follows != '-' && follows != 'E') {
-      throw Error(Fault::kUsage,
-                  "{}: got {} after letter {} of {}, wanted - (an MLP) or E (experts): layers "
-                  "without them are not supported",
-                  kPattern, follows == ' ' ? "nothing" : fmt::format("'{}'", follows), i + 1,
-                  pattern);
-    }
-    layers.push_back({.attention = mixer == '*', .experts = follows == 'E'});
   }
   if (layers.empty()) throw Error(Fault::kUsage, "{}: is empty; leave it out", kPattern);
   return layers;
-}
-
-void check_experts(const std::string& pattern, const ModelConfig& config) {
-  const std::vector<LayerLetters> layers = read_pattern(pattern);
-  for (std::int64_t layer = 0; layer < std::ssize(layers); ++layer) {
-    const bool experts = layers[static_cast<std::size_t>(layer)].experts;
-    if (experts == config.has_experts(layer)) continue;
-    throw Error(Fault::kUsage, "{}: {} follows in layer {}, but {}", kPattern, experts ? "E" : "-",
-                layer,
-                experts ? "it has no experts by --num-experts and --moe-layer-freq"
-                        : "by --num-experts and --moe-layer-freq it has experts (E)");
-  }
 }
 
 std::string pattern_of(const ModelConfig& config) {
   std::string pattern;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     pattern += config.has_states(layer) ? 'M' : '*';
-    pattern += config.has_experts(layer) ? 'E' : '-';
+    if (config.has_mlp(layer)) pattern += config.has_experts(layer) ? 'E' : '-';
   }
   return pattern;
 }
@@ -69,22 +58,52 @@ bool StateSpaceFacts::in_layer(std::int64_t layer) const {
 }
 
 void StateSpaceOptions::set_layers(ModelConfig& config) const {
-  if (!pattern) return;
+  if (!pattern) {
+    // A family of state spaces alone.
+    if (!config.state_space || !config.state_space->attention_layers.empty()) return;
+    config.bare_layers.resize(static_cast<std::size_t>(config.layers));
+    std::iota(config.bare_layers.begin(), config.bare_layers.end(), 0);
+    return;
+  }
   const std::vector<LayerLetters> layers = read_pattern(*pattern);
   const std::int64_t count = std::ssize(layers);
+  const std::int64_t letters = std::ssize(*pattern);
   // Megatron-core counts letters.
-  if (config.layers != 0 && config.layers != count && config.layers != 2 * count) {
+  if (config.layers != 0 && config.layers != count && config.layers != letters) {
     throw Error(Fault::kUsage,
                 "--num-layers: got {}, but {} has {} layers of {} letters; leave one of them out",
-                config.layers, kPattern, count, 2 * count);
+                config.layers, kPattern, count, letters);
   }
   config.layers = count;
   if (!config.state_space) config.state_space.emplace();
-  std::vector<std::int64_t>& attention = config.state_space->attention_layers;
-  attention.clear();
+  config.state_space->attention_layers.clear();
+  config.bare_layers.clear();
   for (std::int64_t layer = 0; layer < count; ++layer) {
-    if (layers[static_cast<std::size_t>(layer)].attention) attention.push_back(layer);
+    const LayerLetters& one = layers[static_cast<std::size_t>(layer)];
+    if (one.attention) config.state_space->attention_layers.push_back(layer);
+    if (!one.mlp && !one.experts) config.bare_layers.push_back(layer);
   }
+}
+
+void StateSpaceOptions::set_experts(ModelConfig& config) const {
+  if (!pattern) return;
+  std::vector<std::int64_t> dense;
+  const std::vector<LayerLetters> layers = read_pattern(*pattern);
+  for (std::int64_t layer = 0; layer < std::ssize(layers); ++layer) {
+    if (!layers[static_cast<std::size_t>(layer)].experts) dense.push_back(layer);
+  }
+  if (!config.experts) {
+    if (std::ssize(dense) == config.layers) return;
+    throw Error(Fault::kUsage, "{}: {} has experts (E); give --num-experts too", kPattern,
+                *pattern);
+  }
+  std::vector<std::int64_t>& given = config.experts->dense_layers;
+  if (!given.empty() && given != dense) {
+    throw Error(Fault::kUsage,
+                "--moe-layer-freq: has experts in other layers than {} {}; leave it out", kPattern,
+                *pattern);
+  }
+  given = std::move(dense);
 }
 
 void StateSpaceOptions::apply(ModelConfig& config) const {
@@ -114,7 +133,6 @@ void StateSpaceOptions::apply(ModelConfig& config) const {
     }
     facts.heads = 2 * config.hidden / facts.head_size;
   }
-  if (pattern) check_experts(*pattern, config);
 }
 
 StateSpaceOptions StateSpaceOptions::of(const ModelConfig& config) {
@@ -154,6 +172,8 @@ void check_state_space(const ModelConfig& config) {
          "reads the tokens of a prompt in order, and --sparse-mode 5 and 6 show later ones; leave "
          "one of them out");
   refuse(config.end_norms, "--post-norm", "is not for layers of Mamba-2; leave it out");
+  refuse(config.parallel_residual && !config.bare_layers.empty(), "--parallel-residual",
+         "is for layers with an MLP each; leave it out");
   if (facts.attention_layers.empty() || facts.attention_layers.back() < config.layers) return;
   throw Error(Fault::kUsage, "{}: has {} layers, and the model {}; give both alike", kPattern,
               facts.attention_layers.back() + 1, config.layers);

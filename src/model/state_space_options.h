@@ -43,9 +43,8 @@ struct StateSpaceOptions {
     };
     v(Option{"hybrid-override-pattern",
              "letters of what a layer begins with, M for Mamba-2 and * for attention, each with "
-             "what "
-             "follows: - for an MLP, E for experts (M-M-*-M- is four layers; default: all have "
-             "attention)",
+             "what follows, if anything: - for an MLP, E for experts (M-M*-M- is four layers; "
+             "default: all have attention and an MLP)",
              named("hybrid-layer-pattern")},
       pattern);
     v(Option{"mamba-num-heads",
@@ -65,10 +64,12 @@ struct StateSpaceOptions {
       width);
   }
 
-  // Of a pattern: the number of layers, and which of them have attention. config.layers is as given
-  // by --num-layers, or 0. Both throw Error(kUsage) that names the flag.
+  // Of a pattern: the number of layers, and which of them have attention and an MLP. config.layers
+  // is as given by --num-layers, or 0. All three throw Error(kUsage) that names the flag.
   void set_layers(ModelConfig& config) const;
-  // The rest. Call it after the width and the experts of the model are set.
+  // Which layers have experts, if the model has some. Call it before widths are derived.
+  void set_experts(ModelConfig& config) const;
+  // The rest. Call it after the width of the model is set.
   void apply(ModelConfig& config) const;
   // The options whose apply() gives the values of `config`.
   static StateSpaceOptions of(const ModelConfig& config);

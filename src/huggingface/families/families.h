@@ -49,6 +49,7 @@ HfFamily hf_opt();
 HfFamily hf_seed_oss();
 HfFamily hf_glm();
 HfFamily hf_glm4();
+HfFamily hf_mamba2();
 HfFamily hf_minicpm();
 HfFamily hf_mistral();
 HfFamily hf_mixtral();

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "huggingface/families/families.h"
 #include "huggingface/families/llama_like.h"
+#include "huggingface/families/state_space.h"
 #include "model/families.h"
 
 // Granite 3 (IBM 2024, github.com/ibm-granite/granite-3.0-language-models): LLaMA whose embedding,
@@ -83,9 +84,7 @@ StateSpaceFacts mamba_facts(const HfConfig& config, std::int64_t hidden) {
   }
   if (!config.flag("mamba_conv_bias", true)) config.refuse("mamba_conv_bias", "true");
   if (config.flag("mamba_proj_bias", false)) config.refuse("mamba_proj_bias", "false");
-  const auto bounds = config.bounds("time_step_limit");
-  if (bounds && (bounds->first > 0 || !std::isinf(bounds->second)))
-    config.refuse("time_step_limit", "[0, Infinity]");
+  refuse_bounds_of_steps(config);
   return facts;
 }
 
@@ -169,41 +168,6 @@ std::vector<HfPart> stacked_experts(const ModelConfig& model) {
            .expert_rows = model.hidden}};
 }
 
-// The rows of the projection are gate, values, keys, queries and steps; the convolution has the
-// three in the middle. A filter is a matrix [1, w] of each channel.
-std::vector<HfPart> mamba_parts(const StateSpaceFacts& facts) {
-  const std::int64_t values = facts.values();
-  const std::int64_t keys = facts.keys();
-  const char* input = "mamba.in_proj.";
-  std::vector<HfPart> parts{
-      {"mamba.gate.", input},
-      {"mamba.value.", input, values},
-      {"mamba.key.", input, 2 * values},
-      {"mamba.query.", input, 2 * values + keys},
-      {"mamba.step.", input, 2 * values + 2 * keys},
-      {.canonical = "mamba.rate", .name = "mamba.A_log", .complete = true},
-      {.canonical = "mamba.step_bias", .name = "mamba.dt_bias", .complete = true},
-      {.canonical = "mamba.skip", .name = "mamba.D", .complete = true},
-      {"mamba.norm.", "mamba.norm."},
-      {"mamba.output.", "mamba.out_proj."}};
-  std::int64_t first = 0;
-  for (const auto& [canonical, channels] : {std::pair{"mamba.value_filter", values},
-                                            {"mamba.key_filter", keys},
-                                            {"mamba.query_filter", keys}}) {
-    parts.push_back({.canonical = canonical,
-                     .name = "mamba.conv1d.weight",
-                     .first = first,
-                     .stacks = facts.convolved(),
-                     .complete = true});
-    parts.push_back({.canonical = std::string(canonical) + "_bias",
-                     .name = "mamba.conv1d.bias",
-                     .first = first,
-                     .complete = true});
-    first += channels;
-  }
-  return parts;
-}
-
 std::vector<HfPlace> granite4_places(const ModelConfig& model) {
   const std::string mlp = model.experts ? "mlp.shared." : "mlp.";
   const std::int64_t width = model.experts ? model.experts->shared_ffn_hidden : model.ffn_hidden;
@@ -214,7 +178,7 @@ std::vector<HfPlace> granite4_places(const ModelConfig& model) {
     for (HfPart& part : more) parts.push_back(std::move(part));
   };
   if (model.experts) add(stacked_experts(model));
-  if (model.state_space) add(mamba_parts(*model.state_space));
+  if (model.state_space) add(state_space_parts(*model.state_space, "mamba."));
   return named_places(model, llama_names(std::move(parts)));
 }
 

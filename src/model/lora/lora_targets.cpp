@@ -194,7 +194,7 @@ bool layer_has_adapter(const ModelConfig& config, std::int64_t layer, const std:
   const bool experts = config.has_experts(layer);
   if (is_of_experts(adapter)) return experts;
   if (adapter.starts_with(kShared)) return experts && config.experts->shared_ffn_hidden != 0;
-  return adapter.starts_with(kMlp) && !experts;
+  return adapter.starts_with(kMlp) && config.has_mlp(layer) && !experts;
 }
 
 bool is_of_experts(std::string_view adapter) { return adapter.starts_with(kExperts); }

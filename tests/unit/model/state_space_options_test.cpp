@@ -49,14 +49,25 @@ TEST(StateSpaceOptions, GiveTheLayersOfAPattern) {
   EXPECT_EQ(given.state_space, (StateSpaceFacts{{}, 6, 3, 10, 12, 5}));
   EXPECT_EQ(given.state_layers(), 4);
   EXPECT_EQ(given.parameters(), elements_of(given));
-  // A pattern says how many layers there are.
-  const ModelConfig experts =
-      made({"--model-family", "mixtral", "--hybrid-override-pattern", "MEM-*E", "--hidden-size",
-            "64", "--num-attention-heads", "4", "--num-experts", "4", "--moe-layer-freq", "[1,0,1]",
-            "--vocab-size", "100", "--max-position-embeddings", "64", "--ffn-hidden-size", "96"},
-           "");
-  EXPECT_EQ(experts.layers, 3);
-  EXPECT_EQ(experts.parameters(), elements_of(experts));
+  // A pattern says how many layers there are, and which have experts.
+  const auto mixed = [](const char* pattern) {
+    return made({"--model-family", "mixtral", "--hybrid-override-pattern", pattern, "--hidden-size",
+                 "64", "--num-attention-heads", "4", "--num-experts", "4", "--vocab-size", "100",
+                 "--max-position-embeddings", "64", "--ffn-hidden-size", "96"},
+                "");
+  };
+  const ModelConfig experts = mixed("MEM-*EMM-M");
+  EXPECT_EQ(experts.layers, 6);
+  EXPECT_EQ(experts.experts->dense_layers, (std::vector<std::int64_t>{1, 3, 4, 5}));
+  EXPECT_EQ(experts.bare_layers, (std::vector<std::int64_t>{3, 5}));
+  EXPECT_TRUE(experts.has_experts(0) && !experts.has_experts(1) && experts.has_mlp(1));
+  EXPECT_EQ(mixed("MEM*E").expert_layers(), 2);
+  for (const ModelConfig& one : {experts, mixed("MEM*E")})
+    EXPECT_EQ(one.parameters(), elements_of(one));
+  const ModelConfig bare = made({"--hybrid-override-pattern", "MM-*M"});
+  EXPECT_EQ(bare.layers, 4);
+  EXPECT_EQ(bare.bare_layers, (std::vector<std::int64_t>{0, 2, 3}));
+  EXPECT_EQ(bare.parameters(), elements_of(bare));
 }
 
 TEST(StateSpaceOptions, RefuseWhatIsNoPattern) {
@@ -68,11 +79,12 @@ TEST(StateSpaceOptions, RefuseWhatIsNoPattern) {
     refused({"--hybrid-override-pattern", letters}, with);
   };
   pattern("M-M-X-M-", "--hybrid-override-pattern: got 'X' as letter 5 of M-M-X-M-, wanted M");
-  pattern("M-MM-", "got 'M' after letter 3 of M-MM-, wanted - (an MLP) or E (experts)");
-  pattern("M-M-M-*", "got nothing after letter 7");
+  pattern("M-M--M-",
+          "got '-' as letter 5 of M-M--M-, wanted M (Mamba-2) or * (attention), as - and");
+  pattern("-M-M-M-", "got '-' as letter 1");
   pattern("", "--hybrid-override-pattern: is empty");
   pattern("M-M-M-", "--num-layers: got 4, but --hybrid-override-pattern has 3 layers of 6 letters");
-  pattern("M-MEM-M-", "E follows in layer 1, but it has no experts");
+  pattern("M-MEM-M-", "M-MEM-M- has experts (E); give --num-experts too");
   refused({"--mamba-num-heads", "4"}, "give --hybrid-override-pattern too");
   const auto with = [](std::vector<std::string> more) {
     more.insert(more.begin(), {"--hybrid-override-pattern", "M-M-*-M-", "--mamba-head-dim", "16"});
