@@ -268,8 +268,7 @@ MORE = {
     "granite4-no-positions": lambda: llama_like("GraniteMoeHybrid", vocabulary=50257, shared_intermediate_size=53, num_local_experts=0,
                                                 layer_types=["attention"] * 2, mamba_n_heads=1, tie_word_embeddings=True),
     "granite4-mamba-biases": lambda: llama_like("GraniteMoeHybrid", vocabulary=50257, **{
-        **MAMBA, "mamba_proj_bias": True, "mamba_conv_bias": False, "attention_bias": True, "mamba_n_groups": 4, "mamba_d_conv": 3,
-        "layer_types": ["mamba"] * 4}),
+        **MAMBA, "mamba_proj_bias": True, "mamba_conv_bias": False, "attention_bias": True, "mamba_n_groups": 4, "mamba_d_conv": 3}),
     "granite4-moe": lambda: llama_like("GraniteMoeHybrid", vocabulary=50257, **{**MAMBA_EXPERTS, "layer_types": ["attention"] * 4}),
     "olmo2-biases": lambda: llama_like("Olmo2", vocabulary=50257, pad_token_id=None, eos_token_id=None, attention_bias=True,
                                        tie_word_embeddings=True),
@@ -329,9 +328,10 @@ EDITED = {
     "cohere2-older": ("cohere2", lambda config: (config.pop("layer_types"), config.update(sliding_window_pattern=2))),
     "nemotron-older": ("nemotron", without("rope_parameters", "norm_eps", "hidden_act")),
     "exaone4-pattern": ("exaone4", lambda config: (config.pop("layer_types"), config.update(sliding_window_pattern=2))),
-    "granite4-mamba-older": ("granite4-mamba", lambda config: (without("time_step_limit", "mamba_expand", "mamba_conv_bias", "mamba_n_groups")(
-        config), config.update(mamba_d_head="auto", layer_types=["mamba", "attention", "mamba", "mamba"]))),
-    "granite4-mamba-sparse": ("granite4-mamba-moe", without("layer_types", "position_embedding_type", "num_experts_per_tok", "mamba_d_conv",
+    "granite4-mamba-older": ("granite4-mamba", lambda config: (
+        without("time_step_limit", "mamba_expand", "mamba_conv_bias", "mamba_n_groups")(config),
+        config.update(mamba_d_head="auto", layer_types=MAMBA["layer_types"]))),
+    "granite4-mamba-sparse": ("granite4-mamba-moe", without("position_embedding_type", "num_experts_per_tok", "mamba_d_conv",
                                                             "mamba_proj_bias", "mamba_chunk_size", "residual_multiplier")),
     "ernie4.5-moe-sparse": ("ernie4.5-moe", without("rope_parameters", "moe_layer_start_index", "moe_layer_end_index",
                                                     "moe_layer_interval", "tie_word_embeddings", "rms_norm_eps")),
