@@ -29,6 +29,7 @@ import tempfile
 import torch
 import published_models
 import transformers
+from float64 import in_float64
 from safetensors.torch import load_file, save_file
 
 PROMPT, NEW, LENGTH = 7, 64, 40
@@ -122,6 +123,16 @@ FACTORS = dict(embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling
 GOLDEN["granite"] = lambda: llama_like("Granite", intermediate_size=54, tie_word_embeddings=True, **FACTORS)
 GOLDEN["granite4"] = lambda: llama_like("GraniteMoeHybrid", shared_intermediate_size=54, num_local_experts=0, num_experts_per_tok=0,
                                         layer_types=["attention"] * 2, mamba_n_heads=1, position_embedding_type="rope", **FACTORS)
+# Layers of Mamba-2, whose samples are longer than a chunk. Without experts, positions or a head; with all of them, and B and C for two
+# groups of heads. The embedding is small, so that greedy text is not one token all over.
+MAMBA = dict(num_hidden_layers=4, layer_types=["mamba", "attention", "mamba", "mamba"], mamba_n_heads=4, mamba_d_head=16, mamba_d_state=16,
+             mamba_chunk_size=8, shared_intermediate_size=54, num_local_experts=0, num_experts_per_tok=0, position_embedding_type="nope",
+             tie_word_embeddings=True, **{**FACTORS, "embedding_multiplier": 0.5, "residual_multiplier": 0.8})
+MAMBA_EXPERTS = {**MAMBA, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 12, "mamba_n_groups": 2, "num_local_experts": 4,
+                 "num_experts_per_tok": 2, "intermediate_size": 18, "shared_intermediate_size": 26, "position_embedding_type": "rope",
+                 "tie_word_embeddings": False}
+GOLDEN["granite4-mamba"] = lambda: llama_like("GraniteMoeHybrid", **MAMBA)
+GOLDEN["granite4-mamba-moe"] = lambda: llama_like("GraniteMoeHybrid", **MAMBA_EXPERTS)
 GOLDEN["olmo2"] = lambda: llama_like("Olmo2", intermediate_size=54, pad_token_id=None, eos_token_id=None)
 GOLDEN["olmo3"] = lambda: llama_like("Olmo3", num_hidden_layers=4, sliding_window=9, pad_token_id=None, eos_token_id=None,
                                      layer_types=["sliding_attention", "full_attention"] * 2, rope_parameters={
@@ -256,6 +267,9 @@ MORE = {
     "granite-plain": lambda: llama_like("Granite", vocabulary=50257, attention_bias=True, mlp_bias=True, attention_multiplier=0.35),
     "granite4-no-positions": lambda: llama_like("GraniteMoeHybrid", vocabulary=50257, shared_intermediate_size=53, num_local_experts=0,
                                                 layer_types=["attention"] * 2, mamba_n_heads=1, tie_word_embeddings=True),
+    "granite4-mamba-biases": lambda: llama_like("GraniteMoeHybrid", vocabulary=50257, **{
+        **MAMBA, "mamba_proj_bias": True, "mamba_conv_bias": False, "attention_bias": True, "mamba_n_groups": 4, "mamba_d_conv": 3}),
+    "granite4-moe": lambda: llama_like("GraniteMoeHybrid", vocabulary=50257, **{**MAMBA_EXPERTS, "layer_types": ["attention"] * 4}),
     "olmo2-biases": lambda: llama_like("Olmo2", vocabulary=50257, pad_token_id=None, eos_token_id=None, attention_bias=True,
                                        tie_word_embeddings=True),
     "olmo3-50257": lambda: llama_like("Olmo3", vocabulary=50257, num_hidden_layers=5, sliding_window=16, pad_token_id=None,
@@ -314,12 +328,28 @@ EDITED = {
     "cohere2-older": ("cohere2", lambda config: (config.pop("layer_types"), config.update(sliding_window_pattern=2))),
     "nemotron-older": ("nemotron", without("rope_parameters", "norm_eps", "hidden_act")),
     "exaone4-pattern": ("exaone4", lambda config: (config.pop("layer_types"), config.update(sliding_window_pattern=2))),
+    "granite4-mamba-older": ("granite4-mamba", lambda config: (
+        without("time_step_limit", "mamba_expand", "mamba_conv_bias", "mamba_n_groups")(config),
+        config.update(mamba_d_head="auto", layer_types=MAMBA["layer_types"]))),
+    "granite4-mamba-sparse": ("granite4-mamba-moe", without("position_embedding_type", "num_experts_per_tok", "mamba_d_conv",
+                                                            "mamba_proj_bias", "mamba_chunk_size", "residual_multiplier")),
     "ernie4.5-moe-sparse": ("ernie4.5-moe", without("rope_parameters", "moe_layer_start_index", "moe_layer_end_index",
                                                     "moe_layer_interval", "tie_word_embeddings", "rms_norm_eps")),
     "stablelm-older": ("stablelm", without("rope_parameters", "layer_norm_eps")),
     "bloom-sparse": ("bloom", without("layer_norm_epsilon", "hidden_dropout", "attention_dropout", "initializer_range")),
     "bloom-two-widths": ("bloom", lambda config: config.update(n_embed=48, n_head=8)),
 }
+
+
+def draw_mamba(part, parameter):
+    if part == "A_log":
+        parameter.copy_(3.5 * torch.rand(parameter.shape) - 2.5)
+    elif part == "dt_bias":
+        parameter.copy_(3.5 * torch.rand(parameter.shape) - 3)
+    elif part == "D":
+        parameter.copy_(0.7 * torch.randn(parameter.shape))
+    elif part == "conv1d.weight":
+        parameter.mul_(3)
 
 
 def build(make, seed=7):
@@ -336,15 +366,25 @@ def build(make, seed=7):
         for name, bias in model.named_buffers():  # after all parameters
             if name.endswith("e_score_correction_bias"):
                 bias.copy_(0.2 * torch.randn(bias.shape))
+        # States that last for a token or for dozens, of inputs of both signs.
+        for name, parameter in model.named_parameters():
+            if ".mamba." in name:
+                draw_mamba(name.rpartition(".mamba.")[2], parameter)
         # Positions that matter, tokens that differ.
         model.get_input_embeddings().weight.mul_(4)
     return model
 
 
+def exactly(model):
+    """Mamba's states and norms are in float64 too, which the other models have in float32 whatever the type of their weights."""
+    hybrid = any("Mamba" in type(module).__name__ for module in model.modules())
+    return in_float64(*[model.config.model_type] * hybrid)
+
+
 def expected(model, tokens, prompt=PROMPT):
     """Logits of `tokens` and what greedy decoding puts after the first of them, in float64."""
     exact = model.double()
-    with torch.no_grad():
+    with torch.no_grad(), exactly(model):
         logits = exact(tokens[None]).logits[0]
         ids = tokens[:prompt].tolist()
         for _ in range(NEW):
@@ -414,8 +454,9 @@ def gradients(folder, names):
                 module.p = 0.0
         model = model.double()
         tokens = load_file(out / "expected.safetensors")["tokens"].long()[None]
-        loss = loss_of(model, tokens)
-        loss.backward()
+        with exactly(model):
+            loss = loss_of(model, tokens)
+            loss.backward()
         slopes = copy.deepcopy(model)
         with torch.no_grad():
             for parameter, weight in zip(slopes.parameters(), model.parameters(), strict=True):

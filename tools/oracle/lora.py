@@ -16,7 +16,6 @@ Piton has written into PEFT and holds the logits against those of the case.
 """
 import contextlib
 import datetime
-import importlib
 import importlib.metadata as metadata
 import json
 import pathlib
@@ -27,6 +26,7 @@ import unittest.mock
 import peft
 import torch
 import transformers
+from float64 import in_float64
 from peft.optimizers import create_loraplus_optimizer
 from peft.utils import transformers_weight_conversion
 from safetensors.torch import load_file, save_file
@@ -147,29 +147,15 @@ class ExpertModules(torch.nn.ModuleList):
         return y
 
 
-class Float64Torch:
-    """The module torch, whose float32 is float64."""
-    float32 = float = torch.float64
-
-    def __getattr__(self, name):
-        return getattr(torch, name)
-
-
 FLOAT32_FAMILIES = {"qwen3.5": ("qwen3_5",), "qwen3-next": ("qwen3_next",), "deepseek-v2": ("deepseek_v2",),
                     "deepseek-v3": ("deepseek_v3",), "mixtral": ("mixtral",), "qwen2-moe": ("qwen2_moe",),
                     "gpt-oss": ("gpt_oss",)}
 
 
-@contextlib.contextmanager
-def in_float64(name):
+def exactly(name):
     """Models compute norms, the gated delta rule and the router in float32, whatever the type of the weights. The norms of
     heads of small models divide by small numbers, and the router chooses, so here too all is float64."""
-    with contextlib.ExitStack() as stack:
-        for family in FLOAT32_FAMILIES.get(name.split("_")[0], ()):
-            module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
-            stack.enter_context(unittest.mock.patch.object(module, "torch", Float64Torch()))
-            stack.enter_context(unittest.mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
-        yield
+    return in_float64(*FLOAT32_FAMILIES.get(name.split("_")[0], ()))
 
 
 def exact(name, model):
@@ -255,7 +241,7 @@ def golden(folder, names):
         tokens = torch.arange(3, 43)[None] * 7 % 131
         if not is_quantized(name):
             tokens = load_file(base_folder(name) / "expected.safetensors")["tokens"].long()[None]
-        with in_float64(name):
+        with exactly(name):
             with torch.no_grad():
                 logits = model(tokens).logits[0]
             loss = loss_of(model, tokens)
@@ -267,7 +253,7 @@ def golden(folder, names):
         save_file(gradients, out / "gradients.safetensors", metadata=origin)
         torch.manual_seed(11)
         batches = torch.randint(0, model.config.vocab_size, (10, 2, 25))
-        with in_float64(name):
+        with exactly(name):
             losses, norms = steps(model, batches)
         save_file({"tokens": tokens[0].to(torch.int32), "logits": logits.float().contiguous(),
                    "loss": loss.detach().reshape(1), "batches": batches.to(torch.int32), "losses": losses,
@@ -297,7 +283,7 @@ def compare(folder):
         # PEFT has no lengths of parameters, so folders of DoRA name modules.
         with as_named() if name.endswith("_dora") else contextlib.nullcontext():
             model = exact(name, peft.PeftModel.from_pretrained(base(name), written).eval())
-        with torch.no_grad(), in_float64(name):
+        with torch.no_grad(), exactly(name):
             logits = model(expected["tokens"].long()[None]).logits[0]
         worst = float((logits - expected["logits"]).abs().max())
         good &= worst < 2e-5
