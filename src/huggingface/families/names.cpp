@@ -47,6 +47,15 @@ HfNames llama_names(std::vector<HfPart> other) {
   return names;
 }
 
+namespace {
+
+// `part`: a whole name, or what is before its last word: "mlp.up.".
+bool is_of_part(const std::string& canonical, const std::string& part) {
+  return part.ends_with('.') ? canonical.starts_with(part) : canonical == part;
+}
+
+}  // namespace
+
 std::vector<HfPart> packed_attention(const ModelConfig& model, const std::string& name) {
   const std::int64_t queries = model.heads * model.head_size;
   const std::int64_t keys = model.groups * model.head_size;
@@ -136,7 +145,7 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
     }
     if (later && found) continue;
     for (const HfPart& other : names.parts) {
-      if (!of_layer || !of_part.starts_with(other.canonical)) continue;
+      if (!of_layer || !is_of_part(of_part, other.canonical)) continue;
       HfPart one = other;
       one.name = with_expert(one.name, expert);
       if (one.expert_rows > 0) one.first += std::stoll(expert) * one.expert_rows;

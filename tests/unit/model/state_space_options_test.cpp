@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/canonical_tensors.h"
 #include "model/config.h"
 #include "support/errors.h"
+#include "support/model_elements.h"
 
 namespace piton {
 namespace {
+
+using test::elements_of;
 
 ModelConfig made(std::vector<std::string> flags, const std::string& base = "llama-tiny") {
   flags.insert(flags.begin(), {"--model", base});
@@ -23,12 +25,6 @@ ModelConfig made(std::vector<std::string> flags, const std::string& base = "llam
   options.settle(config);
   EXPECT_EQ(options.resolve(std::nullopt), config);
   return config;
-}
-
-std::int64_t elements_of(const ModelConfig& config) {
-  std::int64_t sum = 0;
-  for (const CanonicalShape& one : canonical_tensors(config)) sum += one.shape.elements();
-  return sum;
 }
 
 TEST(StateSpaceOptions, GiveTheLayersOfAPattern) {
@@ -53,7 +49,8 @@ TEST(StateSpaceOptions, GiveTheLayersOfAPattern) {
   const auto mixed = [](const char* pattern) {
     return made({"--model-family", "mixtral", "--hybrid-override-pattern", pattern, "--hidden-size",
                  "64", "--num-attention-heads", "4", "--num-experts", "4", "--vocab-size", "100",
-                 "--max-position-embeddings", "64", "--ffn-hidden-size", "96"},
+                 "--max-position-embeddings", "64", "--ffn-hidden-size", "96",
+                 "--mamba-num-groups", "1"},
                 "");
   };
   const ModelConfig experts = mixed("MEM-*EMM-M");
@@ -64,7 +61,7 @@ TEST(StateSpaceOptions, GiveTheLayersOfAPattern) {
   EXPECT_EQ(mixed("MEM*E").expert_layers(), 2);
   for (const ModelConfig& one : {experts, mixed("MEM*E")})
     EXPECT_EQ(one.parameters(), elements_of(one));
-  const ModelConfig bare = made({"--hybrid-override-pattern", "MM-*M"});
+  const ModelConfig bare = made({"--hybrid-override-pattern", "MM-*M", "--mamba-num-groups", "2"});
   EXPECT_EQ(bare.layers, 4);
   EXPECT_EQ(bare.bare_layers, (std::vector<std::int64_t>{0, 2, 3}));
   EXPECT_EQ(bare.parameters(), elements_of(bare));
@@ -76,7 +73,7 @@ TEST(StateSpaceOptions, RefuseWhatIsNoPattern) {
     EXPECT_THAT(message_of(Fault::kUsage, [&] { made(flags, base); }), testing::HasSubstr(with));
   };
   const auto pattern = [&](const char* letters, const char* with) {
-    refused({"--hybrid-override-pattern", letters}, with);
+    refused({std::string("--hybrid-override-pattern=") + letters}, with);
   };
   pattern("M-M-X-M-", "--hybrid-override-pattern: got 'X' as letter 5 of M-M-X-M-, wanted M");
   pattern("M-M--M-",
