@@ -1,6 +1,7 @@
 #include "model/state_space_options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -57,22 +58,71 @@ bool StateSpaceFacts::in_layer(std::int64_t layer) const {
   return !std::ranges::binary_search(attention_layers, layer);
 }
 
+std::string StateSpaceOptions::letters_of(std::int64_t count, double attention_share,
+                                          double mlp_share) {
+  const auto rounded = [&](double share) {  // half to even, as Python does
+    return std::nearbyint(static_cast<double>(count) * share);
+  };
+  std::string letters(static_cast<std::size_t>(count), 'M');
+  // Of the letters that are M, those behind every `distance` of them become `letter`.
+  const auto place = [&](char letter, double distance) {
+    double left = distance;
+    for (char& one : letters) {
+      if (one != 'M') continue;
+      if (left < 0.5) {
+        one = letter;
+        left += distance;
+      } else {
+        left -= 1;
+      }
+    }
+  };
+  const double attention = rounded(attention_share);
+  const double others = static_cast<double>(count) - attention;
+  if (attention > 0) place('*', others / (attention + 1));
+  const double mlps = rounded(mlp_share);
+  if (mlps > 0) place('-', (others - mlps) / mlps);
+  return letters;
+}
+
+std::optional<std::string> StateSpaceOptions::all_letters(std::int64_t layers) const {
+  const auto refuse = [](const char* flag, const std::string& why) {
+    throw Error(Fault::kUsage, "{}: {}", flag, why);
+  };
+  const bool shares = attention_share != 0 || mlp_share != 0;
+  if (pattern || (!hybrid && !shares)) return pattern;
+  if (!hybrid) {
+    refuse(attention_share != 0 ? "--hybrid-attention-ratio" : "--hybrid-mlp-ratio",
+           "is for --is-hybrid-model; give it too, or leave it out");
+  }
+  if (!(attention_share >= 0 && mlp_share >= 0 && attention_share + mlp_share <= 1)) {
+    refuse(
+        "--hybrid-attention-ratio",
+        fmt::format("got {}, with --hybrid-mlp-ratio {}; wanted numbers from 0 that add up to at "
+                    "most 1",
+                    attention_share, mlp_share));
+  }
+  if (layers == 0)
+    refuse("--is-hybrid-model", "the number of letters is --num-layers; give it too");
+  return letters_of(layers, attention_share, mlp_share);
+}
+
 void StateSpaceOptions::set_layers(ModelConfig& config) const {
-  if (!pattern) {
+  const std::optional<std::string> letters = all_letters(config.layers);
+  if (!letters) {
     // A family of state spaces alone.
     if (!config.state_space || !config.state_space->attention_layers.empty()) return;
     config.bare_layers.resize(static_cast<std::size_t>(config.layers));
     std::iota(config.bare_layers.begin(), config.bare_layers.end(), 0);
     return;
   }
-  const std::vector<LayerLetters> layers = read_pattern(*pattern);
+  const std::vector<LayerLetters> layers = read_pattern(*letters);
   const std::int64_t count = std::ssize(layers);
-  const std::int64_t letters = std::ssize(*pattern);
   // Megatron-core counts letters.
-  if (config.layers != 0 && config.layers != count && config.layers != letters) {
+  if (config.layers != 0 && config.layers != count && config.layers != std::ssize(*letters)) {
     throw Error(Fault::kUsage,
                 "--num-layers: got {}, but {} has {} layers of {} letters; leave one of them out",
-                config.layers, kPattern, count, letters);
+                config.layers, kPattern, count, letters->size());
   }
   config.layers = count;
   if (!config.state_space) config.state_space.emplace();
@@ -86,7 +136,12 @@ void StateSpaceOptions::set_layers(ModelConfig& config) const {
 }
 
 void StateSpaceOptions::set_experts(ModelConfig& config) const {
-  if (!pattern) return;
+  if (!pattern) {
+    if (!hybrid || !config.experts) return;
+    throw Error(Fault::kUsage,
+                "--num-experts: of a hybrid model, {} says which layers have experts; give it too",
+                kPattern);
+  }
   std::vector<std::int64_t> dense;
   const std::vector<LayerLetters> layers = read_pattern(*pattern);
   for (std::int64_t layer = 0; layer < std::ssize(layers); ++layer) {
