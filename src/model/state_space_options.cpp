@@ -14,8 +14,8 @@ namespace {
 
 constexpr const char* kPattern = "--hybrid-override-pattern";
 
-// What a layer begins with, and what follows.
 struct LayerLetters {
+  bool mixer = false;
   bool attention = false;
   bool mlp = false;
   bool experts = false;
@@ -23,21 +23,19 @@ struct LayerLetters {
 
 std::vector<LayerLetters> read_pattern(const std::string& pattern) {
   std::vector<LayerLetters> layers;
-  bool open = false;  // whether an MLP may follow
+  bool open = false;  // whether an MLP is of the layer before
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     const char letter = pattern[i];
-    if (letter == 'M' || letter == '*') {
-      layers.push_back({.attention = letter == '*'});
-      open = true;
-    } else if ((letter == '-' || letter == 'E') && open) {
-      (letter == '-' ? layers.back().mlp : layers.back().experts) = true;
-      open = false;
-    } else {
-      throw Error(Fault::kUsage, "{}: got '{}' as letter {} of {}, wanted M (Mamba-2) or *{}",
-                  kPattern, letter, i + 1, pattern,
-                  open ? " (attention), - (an MLP) or E (experts)"
-                       : " (attention), as - and E follow one of them");
+    const bool mixer = letter == 'M' || letter == '*';
+    if (!mixer && letter != '-' && letter != 'E') {
+      throw Error(Fault::kUsage,
+                  "{}: got '{}' as letter {} of {}, wanted M (Mamba-2), * (attention), - (an MLP) "
+                  "or E (experts)",
+                  kPattern, letter, i + 1, pattern);
     }
+    if (mixer || !open) layers.push_back({.mixer = mixer, .attention = letter == '*'});
+    if (!mixer) (letter == '-' ? layers.back().mlp : layers.back().experts) = true;
+    open = mixer;
   }
   if (layers.empty()) throw Error(Fault::kUsage, "{}: is empty; leave it out", kPattern);
   return layers;
@@ -46,7 +44,7 @@ std::vector<LayerLetters> read_pattern(const std::string& pattern) {
 std::string pattern_of(const ModelConfig& config) {
   std::string pattern;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    pattern += config.has_states(layer) ? 'M' : '*';
+    if (config.has_mixer(layer)) pattern += config.has_states(layer) ? 'M' : '*';
     if (config.has_mlp(layer)) pattern += config.has_experts(layer) ? 'E' : '-';
   }
   return pattern;
@@ -128,10 +126,12 @@ void StateSpaceOptions::set_layers(ModelConfig& config) const {
   if (!config.state_space) config.state_space.emplace();
   config.state_space->attention_layers.clear();
   config.bare_layers.clear();
+  config.mlp_layers.clear();
   for (std::int64_t layer = 0; layer < count; ++layer) {
     const LayerLetters& one = layers[static_cast<std::size_t>(layer)];
     if (one.attention) config.state_space->attention_layers.push_back(layer);
     if (!one.mlp && !one.experts) config.bare_layers.push_back(layer);
+    if (!one.mixer) config.mlp_layers.push_back(layer);
   }
 }
 
@@ -227,8 +227,8 @@ void check_state_space(const ModelConfig& config) {
          "reads the tokens of a prompt in order, and --sparse-mode 5 and 6 show later ones; leave "
          "one of them out");
   refuse(config.end_norms, "--post-norm", "is not for layers of Mamba-2; leave it out");
-  refuse(config.parallel_residual && !config.bare_layers.empty(), "--parallel-residual",
-         "is for layers with an MLP each; leave it out");
+  refuse(config.parallel_residual && !(config.bare_layers.empty() && config.mlp_layers.empty()),
+         "--parallel-residual", "is for layers with attention and an MLP each; leave it out");
   if (facts.attention_layers.empty() || facts.attention_layers.back() < config.layers) return;
   throw Error(Fault::kUsage, "{}: has {} layers, and the model {}; give both alike", kPattern,
               facts.attention_layers.back() + 1, config.layers);

@@ -44,12 +44,14 @@ struct StateSpaceOptions {
     const auto named = [](const char* older) {
       return OptionRules{.aliases = {older}, .resume = Resume::kMustMatch};
     };
-    v(Option{"hybrid-override-pattern",
-             "letters of what a layer begins with, M for Mamba-2 and * for attention, each with "
-             "what follows, if anything: - for an MLP, E for experts (M-M*-M- is four layers; "
-             "default: all have attention and an MLP)",
-             named("hybrid-layer-pattern")},
-      pattern);
+    v(
+        Option{
+            "hybrid-override-pattern",
+            "letters of layers, M for Mamba-2, * for attention, - for an MLP and E for experts; an "
+            "MLP or experts after M or * are of the same layer, as in others (M-M*-M- is four "
+            "layers; default: all have attention and an MLP)",
+            named("hybrid-layer-pattern")},
+        pattern);
     v(Option{"is-hybrid-model",
              "the letters of --num-layers layers are M, but for those that the next two flags make "
              "others"},
