@@ -105,10 +105,18 @@ void ModelLayout::check_context(const ModelConfig& config) const {
   };
   refuse(config.prefix, "--sparse-mode 5 or 6");
   refuse(config.alibi_table(), "--alibi-fusion-attn-type 3");
-  refuse(config.state_space.has_value(), "layers of Mamba-2 (--hybrid-override-pattern)");
   for (const ContextExchange exchange : {ContextExchange::kHeads, ContextExchange::kHeadsAndRing})
     check_context_heads(config, exchange);
   const int t = mesh->size(Axis::kTensor), c = mesh->size(Axis::kContext);
+  if (config.state_space) {
+    const StateSpaceFacts& facts = *config.state_space;
+    // One group goes to all ranks.
+    if (facts.heads / t % c == 0 && (facts.groups == 1 || facts.groups / t % c == 0)) return;
+    throw Error(Fault::kUsage,
+                "layout: {} heads of Mamba-2 in {} groups cannot be split over tensor {} x context "
+                "{} ranks; change --mamba-num-groups or --context-parallel-size",
+                facts.heads, facts.groups, t, c);
+  }
   if (!config.delta || config.delta->key_heads / t % c == 0) return;
   throw Error(Fault::kUsage,
               "layout: {} heads of keys of the gated delta rule cannot be split over tensor {} x "

@@ -100,6 +100,32 @@ Value joined_columns(Context& context, const Value& a, const Value& b) {
   return result;
 }
 
+Value copied_heads(Context& context, const Value& x, std::int64_t copies) {
+  const DType dtype = x.tensor.dtype();
+  const Shape shape = x.tensor.shape();
+  const Tensor y = context.activation(dtype, {shape[0], copies, shape[1]});
+  for (std::int64_t i = 0; i < copies; ++i)
+    context.kernels.run(Copy{.dst = y.select(1, i), .src = x.tensor}, context.stream);
+  if (context.tape == nullptr) return {y};
+  Value result = context.tape->output(y);
+  context.tape->record([=, x_id = x.id, id = result.id](Backward& backward) {
+    Context& context = backward.context();
+    const Tensor dy = backward.take(id);
+    if (!dy.defined() || x_id < 0) return;
+    const Tensor all = dy.reshape({shape[0], copies, shape[1]});
+    const Tensor sum = context.activation(dtype, shape), one = context.activation(dtype, shape);
+    context.kernels.run(Copy{.dst = sum, .src = all.select(1, 0)}, context.stream);
+    for (std::int64_t i = 1; i < copies; ++i) {
+      context.kernels.run(Copy{.dst = one, .src = all.select(1, i)}, context.stream);
+      context.kernels.run(Add{.y = sum, .a = sum, .b = one}, context.stream);
+    }
+    Tensor dx = backward.place(x_id, dtype, shape);
+    context.kernels.run(Copy{.dst = dx, .src = sum}, context.stream);
+    backward.give(x_id, std::move(dx));
+  });
+  return result;
+}
+
 Value packed_rows(Context& context, const Value& x) {
   const DType dtype = x.tensor.dtype();
   const Shape shape = x.tensor.shape();

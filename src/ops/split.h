@@ -20,6 +20,10 @@ std::vector<Value> split_columns(Context& context, const Value& x,
 // The columns of a [n, w] and then those of b [n, v], as one tensor [n, w + v].
 Value joined_columns(Context& context, const Value& a, const Value& b);
 
+// x [n, d] -> [n, copies, d], the same row so many times: of a head that each of several ranks
+// gets.
+Value copied_heads(Context& context, const Value& x, std::int64_t copies);
+
 // Copies x [..., d] of any strides to a contiguous [n, d], for ops that need one.
 Value packed_rows(Context& context, const Value& x);
 

@@ -34,7 +34,16 @@ ModelConfig small(const std::string& name) {
   const bool alibi = name == "alibi";
   const bool sinks = name == "sinks";
   const bool states = name == "states";
-  ModelConfig model = preset(alibi ? "gpt2-tiny" : sinks || states ? "llama-tiny" : name);
+  const bool mamba = name.starts_with("mamba");
+  ModelConfig model = preset(alibi ? "gpt2-tiny" : sinks || states || mamba ? "llama-tiny" : name);
+  if (mamba) {
+    model.state_space = {.attention_layers = {1, 3},
+                         .heads = 8,
+                         .groups = name == "mamba, groups" ? 4 : 1,
+                         .head_size = 6,
+                         .state_size = 5,
+                         .width = 3};
+  }
   if (states) {
     model.delta = {.attention_every = 2,
                    .key_heads = 4,
@@ -211,7 +220,8 @@ TEST_P(ContextParallel, GivesTheGradientsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ContextParallel,
-                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "sinks", "states"));
+                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "sinks", "states",
+                                         "mamba", "mamba, groups"));
 
 // Heads that travel in slices, some while others are attended to: the losses, norms of gradients
 // and weights of heads that travel at once, to the bit. Slices are of equal size or not.
@@ -313,6 +323,14 @@ void add_wanted(TrafficCounts& wanted, const ModelConfig& model, const RunLayout
   // Of each head, b s / c elements.
   const std::int64_t c = layout.mesh[Axis::kContext];
   const std::int64_t rows = test::kSamples * test::kSequence / c;
+  if (model.has_states(layer) && model.state_space) {
+    // Values, steps and the output; of keys and queries, those of one group to each rank.
+    const StateSpaceFacts& facts = *model.state_space;
+    const std::int64_t groups = facts.groups == 1 ? c : facts.groups;
+    const std::int64_t width = 2 * facts.values() + facts.heads + 2 * groups * facts.state_size;
+    wanted.all_to_all_bytes += rows * 2 * width * (c - 1) / c * 4;
+    return;
+  }
   if (model.has_states(layer)) {
     // q, k, v, decays, strengths and the output, and their gradients.
     const DeltaFacts& facts = *model.delta;
@@ -379,7 +397,8 @@ TEST_P(ContextParallelPlan, PredictsMemoryAndBytesOfEveryRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ContextParallelPlan, testing::Values("gpt2-tiny", "states"));
+INSTANTIATE_TEST_SUITE_P(Models, ContextParallelPlan,
+                         testing::Values("gpt2-tiny", "states", "mamba"));
 
 // A step gets the same addresses as the one before, whatever the pace of the ranks.
 TEST(ContextParallelMemory, OfStep3IsAtTheAddressesOfStep6) {

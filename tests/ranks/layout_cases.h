@@ -320,13 +320,12 @@ inline std::vector<RunLayout> with_split(std::vector<RunLayout> all) {
   return all;
 }
 
-// All layouts that a model can have. Rows of encoders, of prompts, of tables of distances and of
-// state spaces are not divided over context ranks.
+// All layouts that a model can have. Rows of encoders, of prompts and of tables of distances are
+// not divided over context ranks.
 inline std::vector<RunLayout> all_layouts_of(const std::string& model, int ranks) {
   std::vector<RunLayout> all = layouts(ranks);
   if (small(model).encoder_decoder) all = with_split(std::move(all));
-  if (small(model).encoder || small(model).encoder_decoder || small(model).prefix ||
-      small(model).state_space)
+  if (small(model).encoder || small(model).encoder_decoder || small(model).prefix)
     std::erase_if(all, [](const RunLayout& one) { return one.mesh[Axis::kContext] > 1; });
   // The balance is one of whole micro-batches, so these are the same in every layout.
   if (small(model).experts && small(model).experts->balance_factor > 0) {

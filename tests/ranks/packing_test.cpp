@@ -101,8 +101,6 @@ TEST(Packing, LossOfModelsWithStatesIsThatOfPaddedSamplesOnOneRank) {
     const auto alone = make_single_world(device());
     const double wanted = loss_of(*alone, {"alone", mesh(1, 1, 1)}, RowForm::kPadded, model);
     for (const RowLayout& layout : row_layouts()) {
-      // Rows of state spaces are not divided over context ranks.
-      if (model.state_space && layout.sizes[Axis::kContext] > 1) continue;
       for (const RowForm form : {RowForm::kPadded, RowForm::kPacked, RowForm::kVariable}) {
         EXPECT_NEAR(loss_of(world(), layout, form, model), wanted, 1e-6 * wanted)
             << layout.name << ", form " << static_cast<int>(form);

@@ -6,6 +6,9 @@
 //   y           = norm(state_space(q, k, v, s) SiLU(g))     a norm of the channels of each group
 //   result      = y W_out
 //
+// Context ranks divide the heads of a tensor rank for the convolution and the rule, as in
+// nn/recurrent/delta_attention.h; keys and queries of one group go to all of them.
+//
 // A group of heads has its keys and queries in common (B and C in the paper; v is x there, s is
 // dt). Each tensor rank has 1 / t of the heads, and 1 / t of the groups if they can be divided;
 // else each rank has all groups.
@@ -14,6 +17,7 @@
 #include <string>
 
 #include "nn/attention.h"
+#include "ops/recurrent/delta_rule.h"
 
 namespace piton {
 
@@ -43,6 +47,13 @@ class StateSpace {
                 const AttentionInput& input) const;
 
  private:
+  // Of rows of the projections, [n, columns] each -> [n, hv/t, dv].
+  Value mixed(Context& context, const Value& value, const Value& step, const Value& shared,
+              const AttentionInput& input) const;
+  Value mixed_over_ranks(Context& context, const Value& value, const Value& step,
+                         const Value& shared, const AttentionInput& input) const;
+  // The parameters of heads from `begin` on.
+  StateSpaceParameters heads_from(std::int64_t begin) const;
   Shard shard_;
   StateSpaceShape shape_;
   std::string output_site_;
