@@ -88,7 +88,7 @@ ModelConfig mamba2_model(const HfConfig& config) {
 }
 
 nlohmann::ordered_json mamba2_keys(const ModelConfig& model) {
-  nlohmann::ordered_json keys;
+  nlohmann::ordered_json keys = nlohmann::ordered_json::object();
   if (!model.state_space) return keys;
   const StateSpaceFacts& facts = *model.state_space;
   keys["num_hidden_layers"] = model.layers;

@@ -136,7 +136,10 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
     }
     if (later && found) continue;
     for (const HfPart& other : names.parts) {
-      if (!of_layer || !of_part.starts_with(other.canonical)) continue;
+      const bool matches = other.complete && !other.canonical.ends_with('.')
+                               ? of_part == other.canonical
+                               : of_part.starts_with(other.canonical);
+      if (!of_layer || !matches) continue;
       HfPart one = other;
       one.name = with_expert(one.name, expert);
       if (one.expert_rows > 0) one.first += std::stoll(expert) * one.expert_rows;
