@@ -12,6 +12,7 @@
 #include "gguf/gguf_experts.h"
 #include "gguf/gguf_places.h"
 #include "gguf/gguf_rotary.h"
+#include "gguf/gguf_states.h"
 #include "gguf/gguf_window.h"
 #include "huggingface/config_keys.h"
 #include "model/families.h"
@@ -40,17 +41,30 @@ const char* eps_key(NormKind norm) {
 
 void read_grouped_heads(const GgufKeys& keys, ModelConfig& model) {
   model.groups = keys.size("attention.head_count_kv", model.heads);
-  if (!keys.has("attention.key_length") && model.hidden % model.heads != 0)
-    keys.refuse("attention.head_count", "a divisor of embedding_length");
-  model.head_size = keys.size("attention.key_length", model.hidden / model.heads);
-  if (keys.size("attention.value_length", model.head_size) != model.head_size)
-    keys.refuse("attention.value_length", "the same as attention.key_length");
+  read_gguf_head_size(keys, model);
 }
 
 void write_grouped_heads(const ModelConfig& model, GgufDescription& out) {
   out.add("attention.head_count_kv", GgufValue::u32(model.groups));
-  out.add("attention.key_length", GgufValue::u32(model.head_size));
-  out.add("attention.value_length", GgufValue::u32(model.head_size));
+  write_gguf_head_size(model, out);
+}
+
+// Of the MLP and attention, which not all models have.
+void read_widths(const GgufArchitecture& architecture, const GgufKeys& keys, ModelConfig& model) {
+  // read_gguf_experts() has another width for experts, which may be the only one.
+  model.ffn_hidden =
+      keys.size("feed_forward_length",
+                keys.has(kExpertWidth) ? std::optional(keys.size(kExpertWidth)) : std::nullopt);
+  model.heads = keys.size("attention.head_count");
+  (architecture.read_heads != nullptr ? architecture.read_heads : read_grouped_heads)(keys, model);
+}
+
+void write_widths(const GgufArchitecture& architecture, const ModelConfig& model,
+                  GgufDescription& out) {
+  out.add("feed_forward_length", GgufValue::u32(model.ffn_hidden));
+  out.add("attention.head_count", GgufValue::u32(model.heads));
+  (architecture.write_heads != nullptr ? architecture.write_heads : write_grouped_heads)(model,
+                                                                                         out);
 }
 
 void read_sizes(const GgufArchitecture& architecture, const GgufKeys& keys, ModelConfig& model) {
@@ -60,12 +74,7 @@ void read_sizes(const GgufArchitecture& architecture, const GgufKeys& keys, Mode
   if (architecture.has_later_layers) model.layers -= keys.count(kLaterLayers, 0);
   if (model.layers < 1) keys.refuse(kLaterLayers, "fewer than block_count");
   model.hidden = keys.size("embedding_length");
-  // read_gguf_experts() has another width for experts, which may be the only one.
-  model.ffn_hidden =
-      keys.size("feed_forward_length",
-                keys.has(kExpertWidth) ? std::optional(keys.size(kExpertWidth)) : std::nullopt);
-  model.heads = keys.size("attention.head_count");
-  (architecture.read_heads != nullptr ? architecture.read_heads : read_grouped_heads)(keys, model);
+  if (architecture.states != GgufStates::kAll) read_widths(architecture, keys, model);
   model.max_positions = keys.size("context_length");
   model.vocabulary = rows_of_table(keys);
   model.norm_eps = keys.number(eps_key(model.norm));
@@ -76,10 +85,12 @@ void write_sizes(const GgufArchitecture& architecture, const ModelConfig& model,
   out.add("block_count", GgufValue::u32(model.layers));
   out.add("context_length", GgufValue::u32(model.max_positions));
   out.add("embedding_length", GgufValue::u32(model.hidden));
-  out.add("feed_forward_length", GgufValue::u32(model.ffn_hidden));
-  out.add("attention.head_count", GgufValue::u32(model.heads));
-  (architecture.write_heads != nullptr ? architecture.write_heads : write_grouped_heads)(model,
-                                                                                         out);
+  if (architecture.states != GgufStates::kAll) {
+    write_widths(architecture, model, out);
+  } else {
+    for (const char* none : {"feed_forward_length", "attention.head_count"})
+      out.add(none, GgufValue::u32(0));
+  }
   out.add(eps_key(model.norm), GgufValue::f32(model.norm_eps));
   out.add("vocab_size", GgufValue::u32(model.vocabulary));
 }
@@ -239,7 +250,25 @@ std::vector<GgufArchitecture> gemmas() {
            .has_window = true}};
 }
 
+// Whether a model of such a family would have the architecture.
+bool is_of(const GgufArchitecture& architecture, const std::string& family) {
+  return std::ranges::find(architecture.families, family) != architecture.families.end();
+}
+
 }  // namespace
+
+void read_gguf_head_size(const GgufKeys& keys, ModelConfig& model) {
+  if (!keys.has("attention.key_length") && model.hidden % model.heads != 0)
+    keys.refuse("attention.head_count", "a divisor of embedding_length");
+  model.head_size = keys.size("attention.key_length", model.hidden / model.heads);
+  if (keys.size("attention.value_length", model.head_size) != model.head_size)
+    keys.refuse("attention.value_length", "the same as attention.key_length");
+}
+
+void write_gguf_head_size(const ModelConfig& model, GgufDescription& out) {
+  out.add("attention.key_length", GgufValue::u32(model.head_size));
+  out.add("attention.value_length", GgufValue::u32(model.head_size));
+}
 
 std::vector<GgufArchitecture> gguf_architectures() {
   std::vector<GgufArchitecture> all{
@@ -315,7 +344,7 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .copies_head = true},
   };
   for (GgufArchitecture& gemma : gemmas()) all.push_back(std::move(gemma));
-  for (auto* forms : {rms_norm_forms, layer_norm_forms, expert_forms, delta_forms})
+  for (auto* forms : {rms_norm_forms, layer_norm_forms, expert_forms, delta_forms, state_forms})
     for (GgufArchitecture& one : forms()) all.push_back(std::move(one));
   return all;
 }
@@ -365,6 +394,7 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
 }
 
 ModelConfig model_in_gguf(ModelConfig model) {
+  drop_parts_of_no_layer(model);
   model.init_deviation = ModelConfig{}.init_deviation;
   for (double* value :
        {&model.norm_eps, &model.rotary_base, &model.attention_soft_cap, &model.logit_soft_cap,
@@ -416,17 +446,16 @@ GgufDescription describe_gguf(const ModelConfig& model, const std::string& prefe
   std::vector<GgufArchitecture> architectures = gguf_architectures();
   for (const std::string& family : {model.family, preferred}) {  // the last comes first
     std::stable_partition(architectures.begin(), architectures.end(),
-                          [&](const GgufArchitecture& one) {
-                            return std::ranges::find(one.families, family) != one.families.end();
-                          });
+                          [&](const GgufArchitecture& one) { return is_of(one, family); });
   }
   const ModelConfig said = model_in_gguf(model);
   std::string why;
+  bool has_places = false;  // in the architecture that `why` is about
   for (const GgufArchitecture& architecture : architectures) {
     std::string fault;
+    const bool placed = can_be_placed(architecture, said);
     try {
-      if (!can_be_placed(architecture, said))
-        throw Error(Fault::kData, "it stores these tensors in another layout");
+      if (!placed) throw Error(Fault::kData, "it stores these tensors in another layout");
       GgufDescription description = described_in(architecture, said);
       const std::string lost = model_difference(said, gguf_model(description, "its keys"));
       if (lost.empty()) return description;
@@ -434,7 +463,11 @@ GgufDescription describe_gguf(const ModelConfig& model, const std::string& prefe
     } catch (const Error& error) {
       fault = error.what();
     }
-    if (why.empty()) why = fmt::format("as \"{}\": {}", architecture.name, fault);
+    const bool is_nearer = placed && !has_places &&
+                           (is_of(architecture, preferred) || is_of(architecture, model.family));
+    if (!why.empty() && !is_nearer) continue;
+    why = fmt::format("as \"{}\": {}", architecture.name, fault);
+    has_places = placed;
   }
   throw Error(Fault::kData,
               "{}: no architecture of llama.cpp holds this model ({}): {}; convert it to another "

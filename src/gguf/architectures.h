@@ -22,6 +22,13 @@ enum class GgufDelta : std::uint8_t {
   kTiled       // in tensors of their own (ssm_alpha, ssm_beta); heads of values as tiled_heads.h
 };
 
+// Which layers are of Mamba-2.
+enum class GgufStates : std::uint8_t {
+  kNone,
+  kSome,  // the others have attention, and all have an MLP or experts
+  kAll    // none has attention or an MLP
+};
+
 struct GgufArchitecture {
   std::string name;  // general.architecture
   // Its other names: model_type of config.json, ModelConfig::family. A Hugging Face folder that is
@@ -29,18 +36,20 @@ struct GgufArchitecture {
   std::vector<std::string> families;
   std::string family_of_experts = "";   // that of its models with experts, if another
   std::string family_of_sigmoids = "";  // that of its models whose experts sigmoids choose
+  std::string family_of_shared = "";    // that of its models with an MLP next to experts
   // What follows from the name alone; sizes are 0.
   ModelConfig (*facts)();
   // Sets what further keys and tensors tell about a model whose sizes are set. Null: nothing.
   void (*read)(const GgufKeys& keys, ModelConfig& model) = nullptr;
   // The inverse of `read`. Does not check whether the architecture can hold the model.
   void (*write)(const ModelConfig& model, GgufDescription& description) = nullptr;
-  // Sizes of heads that are not those of grouped queries: of latents. Null: as usual.
+  // Sizes of heads that are not the same grouped queries in all layers. Null: as usual.
   void (*read_heads)(const GgufKeys& keys, ModelConfig& model) = nullptr;
   void (*write_heads)(const ModelConfig& model, GgufDescription& description) = nullptr;
   GgufExperts experts;
   // Rotary positions rotate neighboring channels, so rows of query and key are in another order.
   bool pairs = false;
+  bool always_pairs = false;      // so are rows of models without positions
   bool keeps_pairs = false;       // the same of models whose rows are in that order (rotary_pairs)
   bool packed_attention = false;  // attn_qkv: all queries, all keys, all values
   bool packed_mlp = false;        // ffn_up: gate, then up
@@ -57,7 +66,9 @@ struct GgufArchitecture {
   bool has_window = false;        // llama.cpp computes the window that a key says
   bool plain_window = false;      // layers with a window turn by the angles without scaling
   bool has_later_layers = false;  // the last layers may be some that predict later tokens
+  bool latent = false;            // attention has latents
   GgufDelta delta = GgufDelta::kNone;
+  GgufStates states = GgufStates::kNone;
   // Query, key, value and gate of the rule are one tensor, ssm_in, as in older files.
   bool joint_delta_input = false;
   bool has_sections = false;  // channels turn by one of several positions (gguf_rotary.h)

@@ -4,27 +4,14 @@
 #include <vector>
 
 #include "base/error.h"
+#include "gguf/state_keys.h"
 
 namespace piton {
 namespace {
 
 constexpr const char* kAttentionInterval = "full_attention_interval";
 constexpr const char* kRecurrentLayers = "attention.recurrent_layers";
-constexpr const char* kStateSize = "ssm.state_size";
-constexpr const char* kHeadsOfKeys = "ssm.group_count";
-constexpr const char* kHeadsOfValues = "ssm.time_step_rank";
-constexpr const char* kInnerSize = "ssm.inner_size";
-constexpr const char* kFilterWidth = "ssm.conv_kernel";
 constexpr std::int64_t kUsualAttentionInterval = 4;
-// Matrices of that many heads of that many channels, and below 2^31 columns, have below 2^63
-// elements.
-constexpr std::int64_t kMostOfSize = 1 << 15;
-
-std::int64_t bounded_size(const GgufKeys& keys, const char* key) {
-  const std::int64_t size = keys.size(key);
-  if (size > kMostOfSize) keys.refuse(key, fmt::format("at most {}", kMostOfSize));
-  return size;
-}
 
 std::int64_t attention_every(const GgufKeys& keys, std::int64_t layers) {
   const GgufValue* list = keys.find(kRecurrentLayers);
@@ -100,17 +87,17 @@ void tile_heads(const DeltaFacts& facts, std::string_view part, GgufPlace& place
 
 void read_gguf_delta(const GgufKeys& keys, ModelConfig& model) {
   DeltaFacts facts{.attention_every = attention_every(keys, model.layers),
-                   .key_heads = bounded_size(keys, kHeadsOfKeys),
-                   .value_heads = bounded_size(keys, kHeadsOfValues),
-                   .key_size = bounded_size(keys, kStateSize),
+                   .key_heads = state_size(keys, kStateGroups),
+                   .value_heads = state_size(keys, kStateHeads),
+                   .key_size = state_size(keys, kStateSize),
                    .width = keys.size(kFilterWidth)};
   facts.value_size = facts.key_size;
   if (facts.value_heads % facts.key_heads != 0)
-    keys.refuse(kHeadsOfValues,
-                fmt::format("a multiple of {}, which is {}", kHeadsOfKeys, facts.key_heads));
+    keys.refuse(kStateHeads,
+                fmt::format("a multiple of {}, which is {}", kStateGroups, facts.key_heads));
   const std::int64_t inner = facts.value_heads * facts.value_size;
   if (keys.size(kInnerSize) != inner)
-    keys.refuse(kInnerSize, fmt::format("{}, {} times {}", inner, kHeadsOfValues, kStateSize));
+    keys.refuse(kInnerSize, fmt::format("{}, {} times {}", inner, kStateHeads, kStateSize));
   model.delta = facts;
   // The first layer with attention has them if all have.
   model.qkv_biases = keys.has_tensor(fmt::format("blk.{}.attn_q.bias", facts.attention_every - 1));
@@ -126,8 +113,8 @@ void write_gguf_delta(const ModelConfig& model, GgufDescription& out) {
   }
   out.add(kFilterWidth, GgufValue::u32(facts.width));
   out.add(kStateSize, GgufValue::u32(facts.key_size));
-  out.add(kHeadsOfKeys, GgufValue::u32(facts.key_heads));
-  out.add(kHeadsOfValues, GgufValue::u32(facts.value_heads));
+  out.add(kStateGroups, GgufValue::u32(facts.key_heads));
+  out.add(kStateHeads, GgufValue::u32(facts.value_heads));
   out.add(kInnerSize, GgufValue::u32(facts.value_heads * facts.value_size));
   out.add(kAttentionInterval, GgufValue::u32(facts.attention_every));
 }

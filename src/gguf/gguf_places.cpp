@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "gguf/gguf_delta.h"
+#include "gguf/gguf_states.h"
 #include "model/canonical_tensors.h"
 
 namespace piton {
@@ -62,6 +63,22 @@ constexpr std::pair<std::string_view, std::string_view> kLayer[] = {
     {"delta.decay_bias", "ssm_dt.bias"},
     {"delta.norm.", "ssm_norm."},
     {"delta.output.", "ssm_out."},
+    {"mamba.gate.", "ssm_in."},
+    {"mamba.value.", "ssm_in."},
+    {"mamba.key.", "ssm_in."},
+    {"mamba.query.", "ssm_in."},
+    {"mamba.step.", "ssm_in."},
+    {"mamba.value_filter", "ssm_conv1d.weight"},
+    {"mamba.key_filter", "ssm_conv1d.weight"},
+    {"mamba.query_filter", "ssm_conv1d.weight"},
+    {"mamba.value_filter_bias", "ssm_conv1d.bias"},
+    {"mamba.key_filter_bias", "ssm_conv1d.bias"},
+    {"mamba.query_filter_bias", "ssm_conv1d.bias"},
+    {"mamba.rate", "ssm_a"},
+    {"mamba.skip", "ssm_d"},
+    {"mamba.step_bias", "ssm_dt.bias"},
+    {"mamba.norm.", "ssm_norm."},
+    {"mamba.output.", "ssm_out."},
 };
 
 // Of an expert; `part` is its name after "layers.N.", `rows` are those of each.
@@ -100,8 +117,9 @@ GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& m
   const std::int64_t keys = model.groups * model.head_size;
   const bool query = part.starts_with("attention.query.");
   const bool key = part.starts_with("attention.key.");
-  if ((query || key) && architecture.pairs && !model.latent &&
-      model.positions == PositionKind::kRotary) {
+  const bool rotates = model.positions == PositionKind::kRotary ||
+                       (architecture.always_pairs && model.head_size % 2 == 0);
+  if ((query || key) && architecture.pairs && !model.latent && rotates) {
     place.head = model.head_size;
     place.turned = model.rotary_channels();
   }
@@ -118,6 +136,7 @@ GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& m
   if (architecture.packed_mlp && part.starts_with("mlp.gate.")) place.name = "ffn_up.";
   if (architecture.packed_mlp && part.starts_with("mlp.up.")) place.first = model.ffn_hidden;
   if (architecture.delta != GgufDelta::kNone) place_delta(architecture, model, part, place);
+  if (model.state_space) place_states(*model.state_space, part, place);
   return place;
 }
 
@@ -155,10 +174,10 @@ std::int64_t rows_in_order(const GgufPlace& place, std::int64_t rows) {
 bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& model) {
   // stored_row() moves rows from halves (i and i + d/2 rotate together) to pairs.
   return model.rotary_pairs == architecture.keeps_pairs &&
-         model.latent.has_value() == (architecture.read_heads != nullptr) &&
+         model.latent.has_value() == architecture.latent &&
          model.delta.has_value() == (architecture.delta != GgufDelta::kNone) &&
-         !model.state_space && model.output_gate == model.delta.has_value() &&
-         !(architecture.packed_mlp && !model.gated);
+         model.state_space.has_value() == (architecture.states != GgufStates::kNone) &&
+         model.output_gate == model.delta.has_value() && !(architecture.packed_mlp && !model.gated);
 }
 
 std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const ModelConfig& model) {
@@ -209,6 +228,7 @@ std::map<std::string, std::vector<std::int64_t>> gguf_shapes(const GgufArchitect
     if (shape.empty()) {
       shape.assign(sizes.begin() + (place.vector ? 1 : 0), sizes.end());
       if (place.stacked) shape.insert(shape.begin(), 1);
+      if (place.columns != 0) shape = {sizes[0] / place.columns, place.columns};
     } else if (place.stacked) {
       ++shape[0];
     } else {

@@ -35,7 +35,8 @@ struct GgufPlace {
   std::int64_t head = 0;
   std::int64_t turned = 0;
   bool stacked = false;
-  bool vector = false;  // a matrix of one row, which the file has as a vector
+  bool vector = false;       // a matrix of one row, which the file has as a vector
+  std::int64_t columns = 0;  // not 0: a vector, which the file has as a matrix of so many columns
   std::string values;
   std::int64_t own = 0;
   std::int64_t chunk = 0;

@@ -121,6 +121,8 @@ const std::string& GgufSource::family() const {
   const bool sigmoids = model_.experts && model_.experts->score == ScoreKind::kSigmoid;
   if (sigmoids && !architecture_.family_of_sigmoids.empty())
     return architecture_.family_of_sigmoids;
+  const bool shared = model_.experts && model_.experts->shared_ffn_hidden != 0;
+  if (shared && !architecture_.family_of_shared.empty()) return architecture_.family_of_shared;
   const bool other = model_.experts && !architecture_.family_of_experts.empty();
   return other ? architecture_.family_of_experts : architecture_.families.front();
 }

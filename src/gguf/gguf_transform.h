@@ -11,7 +11,7 @@ namespace piton {
 enum class GgufTransform : std::uint8_t {
   kNone,  // x
   kGain,  // 1 + x: gains of norms whose canonical weights are differences from 1
-  kRate   // -exp(x): rates of decay of the gated delta rule
+  kRate   // -exp(x): rates of decay of the gated delta rule and of Mamba-2
 };
 
 void to_stored(GgufTransform transform, std::span<float> values);

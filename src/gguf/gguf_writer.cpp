@@ -155,10 +155,11 @@ std::vector<Written> tensors_of(const TensorSource& source, const ModelConfig& m
     const auto [found, is_new] = index.try_emplace(place.name, tensors.size());
     if (is_new) {
       const std::vector<std::int64_t>& dims = shape->second;
-      const Shape rows = place.vector       ? Shape{1, dims[0]}
-                         : !place.stacked   ? Shape(dims)
-                         : dims.size() == 2 ? Shape{dims[0] * dims[1]}
-                                            : Shape{dims[0] * dims[1], dims[2]};
+      const Shape rows = place.vector         ? Shape{1, dims[0]}
+                         : place.columns != 0 ? Shape{dims[0] * dims[1]}
+                         : !place.stacked     ? Shape(dims)
+                         : dims.size() == 2   ? Shape{dims[0] * dims[1]}
+                                              : Shape{dims[0] * dims[1], dims[2]};
       tensors.push_back({.assembly = {.name = place.name, .shape = rows},
                          .shape = dims,
                          .transform = place.transform,

@@ -11,29 +11,6 @@
 namespace piton {
 namespace {
 
-void read_granite(const GgufKeys& keys, ModelConfig& model) {
-  read_biases(keys, model);
-  read_gguf_window(keys, model);
-  model.embedding_factor = keys.number("embedding_scale", 1.0);
-  model.branch_factor = keys.number("residual_scale", 1.0);
-  model.logit_divisor = keys.number("logit_scale");
-  if (keys.has("attention.scale")) model.score_factor = keys.number("attention.scale");
-  // llama.cpp's word for whether there are positions.
-  if (!keys.flag("rope.scaling.finetuned", true)) model.positions = PositionKind::kNone;
-}
-
-void write_granite(const ModelConfig& model, GgufDescription& out) {
-  write_gguf_window(model, out);
-  out.add("embedding_scale", GgufValue::f32(model.embedding_factor));
-  out.add("residual_scale", GgufValue::f32(model.branch_factor));
-  out.add("logit_scale", GgufValue::f32(model.logit_divisor));
-  // llama.cpp wants all four in the file.
-  out.add("attention.scale", GgufValue::f32(model.score_factor.value_or(
-                                 1 / std::sqrt(static_cast<double>(model.head_size)))));
-  if (model.positions == PositionKind::kNone)
-    out.add("rope.scaling.finetuned", GgufValue::boolean(false));
-}
-
 // OLMo 3 is of this architecture too.
 void read_olmo2(const GgufKeys& keys, ModelConfig& model) {
   read_gguf_window(keys, model);
@@ -114,6 +91,11 @@ void write_gpt_oss(const ModelConfig& model, GgufDescription& out) {
   write_gguf_pattern(model, 2, out);
 }
 
+constexpr GgufExperts with_experts_always(GgufExperts form) {
+  form.have = GgufPart::kAlways;
+  return form;
+}
+
 // Granite and MiniCPM.
 std::vector<GgufArchitecture> forms_with_factors() {
   return {{.name = "granite",
@@ -121,6 +103,18 @@ std::vector<GgufArchitecture> forms_with_factors() {
            .facts = granite_facts,
            .read = read_granite,
            .write = write_granite,
+           .pairs = true,
+           .whole_heads_turn = true,
+           .heads_fill_width = true,
+           .divides_angles = true,
+           .has_longrope = true},
+          {.name = "granitemoe",
+           .families = {"granitemoe", "granitemoehybrid"},
+           .family_of_shared = "granitemoehybrid",
+           .facts = granite_facts,
+           .read = read_granite,
+           .write = write_granite,
+           .experts = with_experts_always(kExpertsOfGranite),
            .pairs = true,
            .whole_heads_turn = true,
            .heads_fill_width = true,
@@ -204,6 +198,29 @@ std::vector<GgufArchitecture> other_forms() {
 }
 
 }  // namespace
+
+void read_granite(const GgufKeys& keys, ModelConfig& model) {
+  read_biases(keys, model);
+  read_gguf_window(keys, model);
+  model.embedding_factor = keys.number("embedding_scale", 1.0);
+  model.branch_factor = keys.number("residual_scale", 1.0);
+  model.logit_divisor = keys.number("logit_scale");
+  if (keys.has("attention.scale")) model.score_factor = keys.number("attention.scale");
+  // llama.cpp's word for whether there are positions.
+  if (!keys.flag("rope.scaling.finetuned", true)) model.positions = PositionKind::kNone;
+}
+
+void write_granite(const ModelConfig& model, GgufDescription& out) {
+  write_gguf_window(model, out);
+  out.add("embedding_scale", GgufValue::f32(model.embedding_factor));
+  out.add("residual_scale", GgufValue::f32(model.branch_factor));
+  out.add("logit_scale", GgufValue::f32(model.logit_divisor));
+  // llama.cpp wants all four in the file.
+  out.add("attention.scale", GgufValue::f32(model.score_factor.value_or(
+                                 1 / std::sqrt(static_cast<double>(model.head_size)))));
+  if (model.positions == PositionKind::kNone)
+    out.add("rope.scaling.finetuned", GgufValue::boolean(false));
+}
 
 void read_qkv_biases(const GgufKeys& keys, ModelConfig& model) {
   model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");

@@ -191,7 +191,10 @@ std::string model_difference(const ModelConfig& model, const ModelConfig& other)
 
 HfDescription hf_config_of(const ModelConfig& model, const Json& origin) {
   const std::string type = origin.is_null() ? "" : origin.at("model_type").get<std::string>();
-  const std::optional<ModelConfig> before = described_by(origin, model.tied);
+  // Of a model that had no folder the family alone is known, though it may have defaults for all.
+  const bool has_keys = origin.size() > 1;
+  const std::optional<ModelConfig> before =
+      has_keys ? described_by(origin, model.tied) : std::nullopt;
   if (before && model_difference(model, *before).empty())
     return {hf_family(HfConfig(origin.dump(), "config.json")), origin, ""};
 

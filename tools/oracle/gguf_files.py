@@ -98,11 +98,14 @@ MODELS = {"llama": ("llama", Type.Q4_0), "qwen2": ("qwen2", Type.Q8_0), "gemma3"
           "deepseek-v3": ("deepseek2", Type.Q8_0), "glm4-moe": ("glm4moe", Type.F16), "ernie4.5-moe": ("ernie4_5-moe", Type.F32),
           "falcon": ("falcon", Type.Q8_0), "falcon-7b": ("falcon", Type.F16), "olmo3": ("olmo2", Type.F16),
           "qwen3.5-heads": ("qwen35", Type.Q8_0), "qwen3.5-moe": ("qwen35moe", Type.BF16), "qwen3-next": ("qwen3next", Type.F16),
-          "qwen3-next-older": ("qwen3next", Type.F32)}
+          "qwen3-next-older": ("qwen3next", Type.F32), "granite-moe": ("granitemoe", Type.F16), "granite4-mamba": ("granitehybrid", Type.Q8_0),
+          "granite4-mamba-moe": ("granitehybrid", Type.BF16), "mamba2": ("mamba2", Type.F16)}
 FOLDERS = {"qwen3-next": "qwen3.5-moe", "qwen3-next-older": "qwen3.5-moe"}  # where it is not that of the name
 MAPPED = ("gptneox", "nemotron", "command-r", "arcee", "ernie4_5", "deepseek2", "glm4moe", "ernie4_5-moe", "falcon",
-          "olmo2", "qwen35", "qwen35moe", "qwen3next")  # names by gguf.TensorNameMap
+          "olmo2", "qwen35", "qwen35moe", "qwen3next", "granitemoe", "granitehybrid", "mamba2")  # names by gguf.TensorNameMap
 DELTA = ("qwen35", "qwen35moe", "qwen3next")
+GRANITE = ("granitemoe", "granitehybrid")
+PAIRS = ("llama", "arcee", *GRANITE)  # rows of query and key are turned
 EXPERT = {"w1": "ffn_gate_exps", "w2": "ffn_down_exps", "w3": "ffn_up_exps",
           "gate_proj": "ffn_gate_exps", "down_proj": "ffn_down_exps", "up_proj": "ffn_up_exps"}
 
@@ -195,6 +198,78 @@ def with_states(tensors, config, name):
     return result
 
 
+def with_mamba(tensors, config):
+    """The tensors of Mamba-2 as llama.cpp has them."""
+    result = {}
+    for name, x in tensors.items():
+        name = name.replace("dt_bias", "dt_proj.bias")
+        if name.endswith("A_log"):
+            x = -numpy.exp(x.astype(numpy.float64)).astype(numpy.float32).reshape(-1, 1)
+        elif name.endswith(("mamba.D", "mixer.D")):
+            x = x.reshape(-1, 1)
+        elif name.endswith("conv1d.weight"):
+            x = x.squeeze(1)
+        elif name.endswith(("mamba.norm.weight", "mixer.norm.weight")):
+            x = x.reshape(config.get("n_groups") or config["mamba_n_groups"], -1)
+        result[name] = x
+    return result
+
+
+def with_gates(tensors, config):
+    """Gate and up of Granite's MLPs, which are one matrix, as two; the only MLP of a layer is not one that experts share."""
+    end = "_shexp" if config["num_local_experts"] else ""
+    result = {}
+    for name, x in tensors.items():
+        layer = name.split(".")[2] if ".layers." in name else ""
+        for part, of_file in (("shared_mlp.input_linear", end), ("block_sparse_moe.input_linear", "_exps")):
+            if part in name:
+                gate, up = numpy.split(x, 2, axis=-2)
+                result |= {f"blk.{layer}.ffn_gate{of_file}.weight": gate, f"blk.{layer}.ffn_up{of_file}.weight": up}
+                break
+        else:
+            result[f"blk.{layer}.ffn_down.weight" if "shared_mlp.output_linear" in name and not end else name] = x
+    return result
+
+
+def write_granite_keys(out, config, architecture):
+    """As convert_hf_to_gguf.py does, but for positions of a hybrid, which it leaves out though the format has them."""
+    out.add_attention_scale(config["attention_multiplier"])
+    out.add_embedding_scale(config["embedding_multiplier"])
+    out.add_residual_scale(config["residual_multiplier"])
+    out.add_logit_scale(config["logits_scaling"])
+    if "shared_intermediate_size" in config:
+        out.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
+    if architecture != "granitehybrid":
+        return
+    out.add_ssm_conv_kernel(config["mamba_d_conv"])
+    out.add_ssm_state_size(config["mamba_d_state"])
+    out.add_ssm_group_count(config["mamba_n_groups"])
+    out.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
+    out.add_ssm_time_step_rank(config["mamba_n_heads"])
+    out.add_head_count_kv([0 if kind in ("mamba", "linear_attention") else config["num_key_value_heads"] for kind in config["layer_types"]])
+    rotates = config["position_embedding_type"] == "rope"
+    out.add_rope_scaling_finetuned(rotates)
+    if rotates:
+        out.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
+        out.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+
+
+def write_mamba_keys(out, config):
+    out.add_vocab_size(config["vocab_size"])
+    out.add_context_length(2**20)
+    out.add_embedding_length(config["hidden_size"])
+    out.add_feed_forward_length(0)
+    out.add_head_count(0)
+    out.add_block_count(config["num_hidden_layers"])
+    out.add_ssm_conv_kernel(config["conv_kernel"])
+    out.add_ssm_inner_size(config["expand"] * config["hidden_size"])
+    out.add_ssm_state_size(config["state_size"])
+    out.add_ssm_time_step_rank(config["num_heads"])
+    out.add_ssm_group_count(config["n_groups"])
+    out.add_layer_norm_rms_eps(config["layer_norm_epsilon"])
+    out.add_tokenizer_model("none")
+
+
 def write_state_keys(out, config, architecture):
     d, values = config["linear_value_head_dim"], config["linear_num_value_heads"]
     out.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
@@ -223,9 +298,9 @@ def turned(x, heads):
 
 def as_stored(name, stored, x, config, architecture):
     heads = config.get("num_attention_heads") or config.get("n_head")
-    if architecture in ("llama", "arcee") and stored.split(".")[-2] == "attn_q":
+    if architecture in PAIRS and stored.split(".")[-2] == "attn_q":
         return turned(x, heads)
-    if architecture in ("llama", "arcee") and stored.split(".")[-2] == "attn_k":
+    if architecture in PAIRS and stored.split(".")[-2] == "attn_k":
         return turned(x, config["num_key_value_heads"])
     if architecture == "gpt2" and ("c_attn" in name or "c_proj" in name or "c_fc" in name):
         return x.T if x.ndim == 2 else x  # Conv1D
@@ -299,22 +374,30 @@ def write_expert_keys(out, config, architecture):
 
 
 def write_keys(out, config, architecture):
+    if architecture == "mamba2":
+        return write_mamba_keys(out, config)
     out.add_vocab_size(config["vocab_size"])
     out.add_block_count(config.get("num_hidden_layers") or config["n_layer"])
     hidden = config.get("hidden_size") or config["n_embd"]
     out.add_embedding_length(hidden)
     width = "ffn_hidden_size" if architecture == "falcon" else "intermediate_size"
+    if config.get("shared_intermediate_size") and not config["num_local_experts"]:
+        width = "shared_intermediate_size"
     out.add_feed_forward_length(config.get(width) or config.get("n_inner") or config.get("moe_intermediate_size") or 4 * hidden)
-    out.add_context_length(config.get("max_position_embeddings") or config.get("n_positions") or config["seq_length"])
+    without_positions = architecture == "granitehybrid" and config["position_embedding_type"] != "rope"
+    out.add_context_length(2**20 if without_positions else config.get("max_position_embeddings") or config.get("n_positions") or config["seq_length"])
     out.add_head_count(config.get("num_attention_heads") or config["n_head"])
     if "rms_norm_eps" in config:
         out.add_layer_norm_rms_eps(config["rms_norm_eps"])
-        if architecture != "deepseek2":
+        if architecture not in ("deepseek2", "granitehybrid"):
             out.add_head_count_kv(config["num_key_value_heads"])
-        rope = config["rope_parameters"]
+        if architecture in GRANITE:
+            write_granite_keys(out, config, architecture)
+        rope = {"rope_type": "default"} if architecture == "granitehybrid" else config["rope_parameters"]
         local = rope.get("sliding_attention")
         rope = rope.get("full_attention", rope)
-        out.add_rope_freq_base(rope["rope_theta"])
+        if "rope_theta" in rope:
+            out.add_rope_freq_base(rope["rope_theta"])
         if architecture == "glm4moe":
             out.add_rope_dimension_count(int(config["head_dim"] * rope["partial_rotary_factor"]))
         if local:
@@ -406,13 +489,18 @@ def golden(folder, names):
         tensors = load_file(source / "model.safetensors")
         if architecture in DELTA:
             tensors = with_states(tensors, config, name)
+        if architecture in GRANITE:
+            tensors = with_gates(tensors, config)
+        if architecture in ("granitehybrid", "mamba2"):
+            tensors = with_mamba(tensors, config)
         if config.get("q_lora_rank"):
             tensors = with_heads_of_latents(tensors, config)
         for key, x in with_stacked_experts(tensors).items():
             stored = (mapped_name(key, architecture, config["num_hidden_layers"]) if architecture in MAPPED else key
                       if key.startswith("blk.") else gguf_name(key, architecture.startswith("gemma")))
             x = numpy.ascontiguousarray(as_stored(key, stored, x, config, architecture))
-            fits = x.ndim > 1 and stored != "position_embd.weight" and "ffn_gate_inp" not in stored and "conv1d" not in stored
+            fits = (x.ndim > 1 and stored.endswith(".weight") and not stored.endswith("_norm.weight") and stored != "position_embd.weight"
+                    and "ffn_gate_inp" not in stored and "conv1d" not in stored)
             kind = type if fits else Type.F32
             if kind in (Type.Q8_0, Type.Q4_0) and x.shape[-1] % 32:
                 kind = Type.F16

@@ -57,6 +57,12 @@ def bloom(vocabulary=131, **more):
     return transformers.BloomConfig(**{**sizes, **more}), transformers.BloomForCausalLM
 
 
+def mamba2(vocabulary=131, **more):
+    sizes = dict(num_hidden_layers=3, hidden_size=32, num_heads=4, head_dim=16, state_size=12, n_groups=2, chunk_size=8, vocab_size=vocabulary,
+                 tie_word_embeddings=True)
+    return transformers.Mamba2Config(**{**sizes, **more}), transformers.Mamba2ForCausalLM
+
+
 def longrope(original, long=(1.0, 2.0, 3.0, 4.5)):
     return llama_like("Phi3", original_max_position_embeddings=original, pad_token_id=0, rope_parameters={
         "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": original,
@@ -133,6 +139,7 @@ MAMBA_EXPERTS = {**MAMBA, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state"
                  "tie_word_embeddings": False}
 GOLDEN["granite4-mamba"] = lambda: llama_like("GraniteMoeHybrid", **MAMBA)
 GOLDEN["granite4-mamba-moe"] = lambda: llama_like("GraniteMoeHybrid", **MAMBA_EXPERTS)
+GOLDEN["mamba2"] = mamba2
 GOLDEN["olmo2"] = lambda: llama_like("Olmo2", intermediate_size=54, pad_token_id=None, eos_token_id=None)
 GOLDEN["olmo3"] = lambda: llama_like("Olmo3", num_hidden_layers=4, sliding_window=9, pad_token_id=None, eos_token_id=None,
                                      layer_types=["sliding_attention", "full_attention"] * 2, rope_parameters={
@@ -269,6 +276,7 @@ MORE = {
                                                 layer_types=["attention"] * 2, mamba_n_heads=1, tie_word_embeddings=True),
     "granite4-mamba-biases": lambda: llama_like("GraniteMoeHybrid", vocabulary=50257, **{
         **MAMBA, "mamba_proj_bias": True, "mamba_conv_bias": False, "attention_bias": True, "mamba_n_groups": 4, "mamba_d_conv": 3}),
+    "mamba2-untied": lambda: mamba2(vocabulary=50257, n_groups=1, conv_kernel=3, layer_norm_epsilon=1e-3, tie_word_embeddings=False),
     "granite4-moe": lambda: llama_like("GraniteMoeHybrid", vocabulary=50257, **{**MAMBA_EXPERTS, "layer_types": ["attention"] * 4}),
     "olmo2-biases": lambda: llama_like("Olmo2", vocabulary=50257, pad_token_id=None, eos_token_id=None, attention_bias=True,
                                        tie_word_embeddings=True),
@@ -368,10 +376,11 @@ def build(make, seed=7):
                 bias.copy_(0.2 * torch.randn(bias.shape))
         # States that last for a token or for dozens, of inputs of both signs.
         for name, parameter in model.named_parameters():
-            if ".mamba." in name:
-                draw_mamba(name.rpartition(".mamba.")[2], parameter)
-        # Positions that matter, tokens that differ.
-        model.get_input_embeddings().weight.mul_(4)
+            for module in (".mamba.", ".mixer."):
+                if module in name:
+                    draw_mamba(name.rpartition(module)[2], parameter)
+        # Positions that matter, tokens that differ; without attention and MLPs, what follows a token is not that token.
+        model.get_input_embeddings().weight.mul_(1 if "Mamba" in type(model).__name__ else 4)
     return model
 
 

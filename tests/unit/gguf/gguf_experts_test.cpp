@@ -251,8 +251,8 @@ TEST_F(GgufOfExperts, WhoseFormLlamaCppDoesNotHaveIsRefused) {
     change(*model.experts);
     return message_of(Fault::kData, [&] { describe_gguf(model, "", "x"); });
   };
-  EXPECT_THAT(refused("mixtral", [](ExpertFacts& facts) { facts.shared_ffn_hidden = 8; }),
-              HasSubstr("as \"llama\": llama.cpp has no MLP that all tokens share there"));
+  EXPECT_THAT(refused("qwen3-moe", [](ExpertFacts& facts) { facts.shared_ffn_hidden = 8; }),
+              HasSubstr("as \"qwen3moe\": llama.cpp has no MLP that all tokens share there"));
   EXPECT_THAT(refused("mixtral", [](ExpertFacts& facts) { facts.choice_bias = true; }),
               HasSubstr("as \"llama\": llama.cpp has no bias of the choice there"));
   EXPECT_THAT(refused("glm4-moe", [](ExpertFacts& facts) { facts.dense_layers = {1}; }),

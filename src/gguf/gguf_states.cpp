@@ -1,0 +1,122 @@
+#include "gguf/gguf_states.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "base/error.h"
+#include "gguf/forms.h"
+#include "gguf/state_keys.h"
+
+namespace piton {
+namespace {
+
+constexpr const char* kKeyValueHeads = "attention.head_count_kv";
+constexpr std::int64_t kMostHeads = 65536;
+
+// The key-value heads of each layer.
+std::vector<std::int64_t> heads_of_layers(const GgufKeys& keys, const ModelConfig& model) {
+  const GgufValue* list = keys.find(kKeyValueHeads);
+  if (list == nullptr || list->kind != GgufKind::kArray) {
+    return std::vector<std::int64_t>(static_cast<std::size_t>(model.layers),
+                                     keys.count(kKeyValueHeads, model.heads));
+  }
+  std::vector<std::int64_t> counts = list->integers();
+  if (std::ssize(counts) != model.layers) keys.refuse(kKeyValueHeads, "a number for each layer");
+  return counts;
+}
+
+}  // namespace
+
+void read_gguf_states(const GgufKeys& keys, ModelConfig& model) {
+  StateSpaceFacts facts{.heads = state_size(keys, kStateHeads),
+                        .groups = state_size(keys, kStateGroups),
+                        .state_size = state_size(keys, kStateSize),
+                        .width = keys.size(kFilterWidth)};
+  const std::int64_t values = keys.size(kInnerSize);
+  if (values % facts.heads != 0)
+    keys.refuse(kInnerSize, fmt::format("a multiple of {}, which is {}", kStateHeads, facts.heads));
+  facts.head_size = values / facts.heads;
+  if (facts.heads % facts.groups != 0)
+    keys.refuse(kStateGroups,
+                fmt::format("a divisor of {}, which is {}", kStateHeads, facts.heads));
+  model.state_space = facts;
+}
+
+void write_gguf_states(const ModelConfig& model, GgufDescription& out) {
+  const StateSpaceFacts& facts = *model.state_space;
+  out.add(kFilterWidth, GgufValue::u32(facts.width));
+  out.add(kStateSize, GgufValue::u32(facts.state_size));
+  out.add(kStateGroups, GgufValue::u32(facts.groups));
+  out.add(kStateHeads, GgufValue::u32(facts.heads));
+  out.add(kInnerSize, GgufValue::u32(facts.values()));
+}
+
+void read_hybrid_heads(const GgufKeys& keys, ModelConfig& model) {
+  read_gguf_states(keys, model);
+  model.groups = 0;
+  const std::vector<std::int64_t> counts = heads_of_layers(keys, model);
+  std::vector<std::int64_t>& attention = model.state_space->attention_layers;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const std::int64_t count = counts[static_cast<std::size_t>(layer)];
+    if (count == 0) continue;
+    if (count < 0 || count > kMostHeads || (model.groups != 0 && count != model.groups))
+      keys.refuse(kKeyValueHeads, "the same number in all layers with attention, 0 in others");
+    model.groups = count;
+    attention.push_back(layer);
+  }
+  if (std::ssize(attention) == model.layers) model.state_space.reset();
+  if (model.groups == 0) return drop_parts_of_no_layer(model);
+  read_gguf_head_size(keys, model);
+}
+
+void write_hybrid_heads(const ModelConfig& model, GgufDescription& out) {
+  const StateSpaceFacts& facts = *model.state_space;
+  if (!model.bare_layers.empty())
+    throw Error(Fault::kData, "llama.cpp has an MLP or experts in each layer there");
+  if (facts.values() != 2 * model.hidden) {
+    throw Error(Fault::kData,
+                "llama.cpp has heads of Mamba-2 that are together twice as wide as the stream "
+                "there, and these have {} channels, of a stream of {}",
+                facts.values(), model.hidden);
+  }
+  std::vector<std::int32_t> counts;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    counts.push_back(model.has_states(layer) ? 0 : static_cast<std::int32_t>(model.groups));
+  out.add(kKeyValueHeads, GgufValue::numbers(std::span<const std::int32_t>(counts)));
+  write_gguf_head_size(model, out);
+}
+
+void drop_parts_of_no_layer(ModelConfig& model) {
+  if (!model.state_space) return;
+  const ModelConfig usual;
+  if (model.state_space->attention_layers.empty()) {
+    model.heads = model.groups = 1;
+    model.head_size = model.hidden;
+    model.qkv_biases = model.output_bias = false;
+    model.score_factor.reset();
+    model.query_scalar.reset();
+    if (model.positions == PositionKind::kRotary) {
+      model.positions = PositionKind::kNone;
+      model.rotary_base = usual.rotary_base;
+      model.rotary_share = usual.rotary_share;
+      model.rotary_scaling = usual.rotary_scaling;
+    }
+  }
+  if (std::ssize(model.bare_layers) == model.layers) model.ffn_hidden = 4 * model.hidden;
+}
+
+void place_states(const StateSpaceFacts& facts, std::string_view part, GgufPlace& place) {
+  if (!part.starts_with("mamba.")) return;
+  if (part == "mamba.rate") place.transform = GgufTransform::kRate;
+  if (part == "mamba.rate" || part == "mamba.skip") place.columns = 1;
+  if (part.starts_with("mamba.norm.")) place.columns = facts.values() / facts.groups;
+  const bool filter = part.find("_filter") != std::string_view::npos;
+  const std::int64_t value = filter ? 0 : facts.values();  // after the gate
+  const std::int64_t key = value + facts.values();
+  if (part.starts_with("mamba.value")) place.first = value;
+  if (part.starts_with("mamba.key")) place.first = key;
+  if (part.starts_with("mamba.query")) place.first = key + facts.keys();
+  if (part.starts_with("mamba.step.")) place.first = key + 2 * facts.keys();
+}
+
+}  // namespace piton

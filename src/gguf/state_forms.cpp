@@ -1,0 +1,63 @@
+// Models with layers of Mamba-2: Granite 4 with some of them, and Mamba-2, which has no others.
+#include <numeric>
+
+#include "base/error.h"
+#include "gguf/forms.h"
+#include "gguf/gguf_states.h"
+#include "model/families.h"
+
+namespace piton {
+namespace {
+
+// Biases of attention are in all layers that have it.
+void read_granite_hybrid(const GgufKeys& keys, ModelConfig& model) {
+  read_granite(keys, model);
+  if (!model.state_space || model.state_space->attention_layers.empty()) return;
+  const std::int64_t layer = model.state_space->attention_layers.front();
+  model.qkv_biases = keys.has_tensor(fmt::format("blk.{}.attn_q.bias", layer));
+  model.output_bias = keys.has_tensor(fmt::format("blk.{}.attn_output.bias", layer));
+}
+
+void write_granite_hybrid(const ModelConfig& model, GgufDescription& out) {
+  write_granite(model, out);
+  write_gguf_states(model, out);
+}
+
+void read_mamba2(const GgufKeys& keys, ModelConfig& model) {
+  read_gguf_states(keys, model);
+  model.bare_layers.resize(static_cast<std::size_t>(model.layers));
+  std::iota(model.bare_layers.begin(), model.bare_layers.end(), 0);
+  drop_parts_of_no_layer(model);
+}
+
+void write_mamba2(const ModelConfig& model, GgufDescription& out) {
+  if (model.state_layers() != model.layers || std::ssize(model.bare_layers) != model.layers)
+    throw Error(Fault::kData, "llama.cpp has layers of Mamba-2 alone there, without MLPs");
+  write_gguf_states(model, out);
+}
+
+}  // namespace
+
+std::vector<GgufArchitecture> state_forms() {
+  return {{.name = "granitehybrid",
+           .families = {"granitemoehybrid"},
+           .facts = granite_facts,
+           .read = read_granite_hybrid,
+           .write = write_granite_hybrid,
+           .read_heads = read_hybrid_heads,
+           .write_heads = write_hybrid_heads,
+           .experts = kExpertsOfGranite,
+           .pairs = true,
+           .always_pairs = true,
+           .whole_heads_turn = true,
+           .divides_angles = true,
+           .states = GgufStates::kSome},
+          {.name = "mamba2",
+           .families = {"mamba2"},
+           .facts = mamba2_facts,
+           .read = read_mamba2,
+           .write = write_mamba2,
+           .states = GgufStates::kAll}};
+}
+
+}  // namespace piton
