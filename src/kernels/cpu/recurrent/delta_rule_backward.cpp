@@ -146,6 +146,8 @@ class BackwardOfHeads {
     for (std::size_t i = all.size(); i-- > 0;)
       memory.chunks.backward(chunk_of(all[i], state_after(i) != nullptr, memory));
     for (std::int64_t row = 0; row < part.rows; ++row) {
+      if (row + kFetchedRows < part.rows)
+        fetch_row<true>(call_.dv, part.begin + row + kFetchedRows, head);
       context_.vector.convert(row_of(call_.dv, part.begin + row, head), type_of(call_.dv.dtype()),
                               memory.dv + row * sizes_.columns, Type::kF32, call_.in.v.dim(2));
     }

@@ -80,7 +80,10 @@ class ForwardOfHeads {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const TextPart rows{.begin = part.begin + all[i].row, .rows = all[i].rows};
       read_rows(context_, memory.v, sizes_.columns, in.v, head, rows);
-      if (i + 1 < all.size()) fetch_rows(part.begin + all[i + 1].row, all[i + 1].rows, head);
+      for (std::int64_t row = 0; i + 1 < all.size() && row < all[i + 1].rows; ++row) {
+        fetch_row<false>(in.v, part.begin + all[i + 1].row + row, head);
+        fetch_row<true>(call_.out, part.begin + all[i + 1].row + row, head);
+      }
       const bool continues = i + 1 < all.size() ? all[i + 1].state >= 0 : part.slot >= 0;
       memory.chunks.forward(chunk_of(all[i], memory), continues ? memory.state : nullptr);
       for (std::int64_t row = 0; row < rows.rows; ++row) {
@@ -90,18 +93,6 @@ class ForwardOfHeads {
       }
     }
     if (part.slot >= 0) write_state(part, head, memory.state);
-  }
-
-  // Rows of a head are pages apart: no processor expects them.
-  void fetch_rows(std::int64_t begin, std::int64_t rows, std::int64_t head) const {
-    constexpr std::int64_t kLine = 64;
-    const std::int64_t bytes = call_.in.v.dim(2) * size_bytes(call_.in.v.dtype());
-    for (std::int64_t row = begin; row < begin + rows; ++row) {
-      for (std::int64_t at = 0; at < bytes; at += kLine) {
-        __builtin_prefetch(row_of(call_.in.v, row, head) + at, 0);
-        __builtin_prefetch(row_of(call_.out, row, head) + at, 1);
-      }
-    }
   }
 
   float* stored(const TextPart& part, std::int64_t head) const {
