@@ -11,9 +11,7 @@
 namespace piton {
 namespace {
 
-constexpr const char* kPattern = "hybrid_override_pattern";
-
-// The letters of --hybrid-override-pattern.
+// The letters of --hybrid-override-pattern; NVIDIA's files have them as they are.
 std::string letters_of(const HfConfig& config) {
   std::string letters;
   std::string key = "layers_block_type";
@@ -31,7 +29,7 @@ std::string letters_of(const HfConfig& config) {
       config.refuse(key, "mamba, attention, mlp or moe in each layer");
     }
   }
-  return letters.empty() ? config.word(kPattern) : letters;
+  return letters.empty() ? config.word("hybrid_override_pattern") : letters;
 }
 
 void set_experts(const HfConfig& config, ModelConfig& model) {
@@ -98,9 +96,14 @@ nlohmann::ordered_json nemotron_h_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = nlohmann::ordered_json::object();
   if (!model.state_space) return keys;
   const StateSpaceFacts& facts = *model.state_space;
-  const std::string letters = *StateSpaceOptions::of(model).pattern;
-  keys[kPattern] = letters;
-  keys["num_hidden_layers"] = letters.size();
+  nlohmann::ordered_json types = nlohmann::ordered_json::array();
+  for (const char letter : *StateSpaceOptions::of(model).pattern) {
+    types.push_back(letter == 'M'   ? "linear_attention"
+                    : letter == '*' ? "full_attention"
+                    : letter == '-' ? "mlp"
+                                    : "moe");
+  }
+  keys["layers_block_type"] = std::move(types);
   keys["hidden_size"] = model.hidden;
   keys["intermediate_size"] = model.ffn_hidden;
   keys["mlp_hidden_act"] = hf_activation_name(model.activation);

@@ -65,7 +65,7 @@ TEST(StateSpaceOptions, GiveTheLayersOfAPattern) {
   EXPECT_EQ(bare.layers, 4);
   EXPECT_EQ(bare.bare_layers, (std::vector<std::int64_t>{0, 2, 3}));
   EXPECT_EQ(bare.parameters(), elements_of(bare));
-  const ModelConfig alone = made({"--hybrid-override-pattern", "-M--*", "--mamba-num-groups", "2"});
+  const ModelConfig alone = made({"--hybrid-override-pattern=-M--*", "--mamba-num-groups", "2"});
   EXPECT_EQ(alone.layers, 4);
   EXPECT_EQ(alone.mlp_layers, (std::vector<std::int64_t>{0, 2}));
   EXPECT_EQ(alone.state_layers(), 1);
