@@ -13,7 +13,7 @@
 #include "base/threads.h"
 #include "convert/coded_weights.h"
 #include "convert/convert_options.h"
-#include "gguf/ggml_type.h"
+#include "gguf/blocks/ggml_type.h"
 #include "model_files/opened_model.h"
 
 namespace piton {

@@ -24,7 +24,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gguf/ggml_type.h"
+#include "gguf/blocks/ggml_type.h"
 
 namespace piton {
 

@@ -159,6 +159,10 @@ void GgufSource::find_tensors() {
     const auto shape = shapes.find(place.canonical);
     if (shape == shapes.end()) continue;
     const GgufTensor& tensor = *stored.at(place.name);
+    if (is_quantized(tensor.type) && shape->second.ndim() == 1) {
+      throw Error(Fault::kData, "{}: {} is {}, wanted F32, F16 or BF16, as it is a vector", where(),
+                  tensor.name, name(tensor.type));
+    }
     const GgufTensor* values = place.values.empty() ? nullptr : stored.at(place.values);
     const bool differ = values != nullptr && values->type != tensor.type;
     const bool decoded =

@@ -73,6 +73,8 @@ void write_hybrid_heads(const ModelConfig& model, GgufDescription& out) {
   const StateSpaceFacts& facts = *model.state_space;
   if (!(model.bare_layers.empty() && model.mlp_layers.empty()))
     throw Error(Fault::kData, "llama.cpp has an MLP or experts in each layer there");
+  if (facts.attention_layers.empty())
+    throw Error(Fault::kData, "llama.cpp has attention in some layer there");
   if (facts.values() != 2 * model.hidden) {
     throw Error(Fault::kData,
                 "llama.cpp has heads of Mamba-2 that are together twice as wide as the stream "

@@ -11,7 +11,7 @@
 #include "base/threads.h"
 #include "checkpoint/tensor_source.h"
 #include "gguf/architectures.h"
-#include "gguf/ggml_type.h"
+#include "gguf/blocks/ggml_type.h"
 
 namespace piton {
 

@@ -140,8 +140,8 @@ if(left)
   message(FATAL_ERROR "left behind: ${left}")
 endif()
 
-# Models with the gated delta rule: there and back, and the same text as that of the folder.
-foreach(name qwen3.5-heads qwen3.5-moe)
+# Models with the gated delta rule and with Mamba-2: there and back, and the same text as that of the folder.
+foreach(name qwen3.5-heads qwen3.5-moe granite4-mamba granite4-mamba-moe mamba2)
   expect(RUN convert --load ${golden}/${name} --save ${WORK}/${name}.gguf CODE 0 OUT "equal to the bit; 16 tokens through both: logits differ by 0 at most, KL 0\n$")
   expect(RUN convert --load ${WORK}/${name}.gguf --save ${WORK}/${name} --to hf CODE 0 OUT "${name}: hf from gguf")
   set(texts)
@@ -162,6 +162,16 @@ expect(RUN convert --load ${golden}/qwen3.5-heads --save ${WORK}/states-q8.gguf 
 expect(RUN generate --load ${WORK}/states-q8.gguf --prompt-ids 9,30,50 --greedy --max-new-tokens 4 CODE 0)
 expect(RUN convert --load ${golden}/qwen3.5 --save ${WORK}/narrow.gguf CODE 3
   ERR "no architecture of llama.cpp holds this model .qwen3_5.: as .qwen35.: llama.cpp has values of the gated delta rule as wide as keys, and these have 7 and 6 channels; convert it to another format")
+expect(RUN inspect ${WORK}/granite4-mamba-moe.gguf CODE 0 OUT "GGUF, granitehybrid, F32 in one file, tokenizer none" "\n  blk.2.ssm_norm.weight +F32 +.2, 32.\n")
+foreach(name granite4-mamba mamba2)
+  expect(RUN convert --load ${golden}/${name} --save ${WORK}/${name}-q8.gguf --outtype q8_0 CODE 0 OUT "\nquantization: logits differ by ")
+  expect(RUN generate --load ${WORK}/${name}-q8.gguf --prompt-ids 9,30,50 --greedy --max-new-tokens 4 CODE 0)
+endforeach()
+file(READ ${WORK}/mamba2/config.json config)
+string(JSON kind GET "${config}" architectures 0)
+if(NOT kind STREQUAL "Mamba2ForCausalLM")
+  message(FATAL_ERROR "config.json of a GGUF file of Mamba-2: ${config}")
+endif()
 file(COPY ${golden}/qwen3.5-heads DESTINATION ${WORK}/other-epsilon)
 file(READ ${golden}/qwen3.5-heads/config.json config)
 string(REPLACE "\"rms_norm_eps\": 1e-06" "\"rms_norm_eps\": 1e-05" config "${config}")

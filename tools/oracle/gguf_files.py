@@ -700,7 +700,7 @@ def models():
     result = {name: hf.GOLDEN[name] for name in (
         "gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "stablelm", "mixtral", "granite", "olmo2", "olmo3", "internlm", "internlm2",
         "internlm3", "glm4-moe", "ernie4.5-moe", "falcon", "falcon-7b", "cohere2", "hunyuan", "gpt-neox",
-        "cohere", "arcee", "ernie4.5", "phi", "baichuan")}
+        "cohere", "arcee", "ernie4.5", "phi", "baichuan", "granite-moe", "granite4-mamba", "granite4-mamba-moe", "mamba2")}
     result |= {name: hf.MORE[name] for name in ("gpt2-50257", "llama-tied", "llama-biases", "llama-wide-heads", "llama-one-group",
                                                 "llama-linear", "llama-yarn", "mistral-whole", "bloom-eight-heads", "phi3-50257",
                                                 "phi3-long", "phi3-partial", "mixtral-one", "mixtral-all", "qwen3-moe-normalized")}
@@ -776,6 +776,20 @@ def models():
                                                  **{**delta, "linear_num_value_heads": 2}),
         "qwen3-next-blocks": lambda: hf.llama_like("Qwen3Next", hidden_size=256, **{**next_experts, "moe_intermediate_size": 256},
                                                    **of_blocks),
+        # Granite 4 with experts in all layers with attention; with an MLP next to them.
+        "granite4-moe-attention": lambda: hf.llama_like("GraniteMoeHybrid", **{**hf.MAMBA_EXPERTS, "layer_types": ["attention"] * 4}),
+        "granite4-mamba-turned": lambda: hf.llama_like("GraniteMoeHybrid", **{
+            **hf.MAMBA, "position_embedding_type": "rope", "attention_bias": True, "mamba_n_groups": 4, "mamba_d_conv": 2,
+            "rope_parameters": hf.LLAMA3}),
+        "granite4-mamba-moe-plain": lambda: hf.llama_like("GraniteMoeHybrid", **{
+            **hf.MAMBA_EXPERTS, "position_embedding_type": "nope", "layer_types": ["attention", "mamba", "mamba", "attention"]}),
+        "granite4-mamba-blocks": lambda: hf.llama_like("GraniteMoeHybrid", hidden_size=256, **{
+            **hf.MAMBA, "shared_intermediate_size": 512, "mamba_n_heads": 8, "mamba_d_head": 64}),
+        "granite4-mamba-moe-blocks": lambda: hf.llama_like("GraniteMoeHybrid", hidden_size=256, **{
+            **hf.MAMBA_EXPERTS, "intermediate_size": 256, "shared_intermediate_size": 256, "mamba_n_heads": 8, "mamba_d_head": 64}),
+        "mamba2-untied": lambda: hf.mamba2(num_heads=6, n_groups=3, expand=3, conv_kernel=3, tie_word_embeddings=False),
+        "mamba2-eight-groups": lambda: hf.mamba2(num_heads=16, head_dim=4, n_groups=8, conv_kernel=2),
+        "mamba2-blocks": lambda: hf.mamba2(hidden_size=256, num_heads=8, head_dim=64, state_size=64),
         "gemma": lambda: hf.llama_like("Gemma", head_dim=16, tie_word_embeddings=True, **wide),
         "gemma2": lambda: hf.llama_like("Gemma2", num_hidden_layers=3, sliding_window=9, attn_logit_softcapping=3.0,
                                         final_logit_softcapping=5.0, **soft, **wide),
@@ -835,14 +849,14 @@ def compare(program, work, names):
             size = float(numpy.abs(ours).max())
             # Between experts that are nearly equal, another rounding chooses another one; and what the gated delta rule
             # gives is divided by its size, which is small where query and key are nearly at right angles. So half of the
-            # tokens count. Of models with that rule, the same values in F32 are compared too, which nothing rounds.
+            # tokens count. Of models with that rule or Mamba-2, the same values in F32 are compared too, which nothing rounds.
             of_tokens = numpy.abs(logits - ours).max(1)
             flips = type != "f32" and any(word in name for word in ("moe", "next", "qwen3.5", "mixtral", "gpt-oss", "deepseek"))
             between = float(numpy.median(of_tokens) if flips else of_tokens.max()) / size
             exact = float(numpy.abs(ours - wanted.numpy()).max()) / size
             # llama.cpp quantizes activations to 8 bits before products with quantized weights, has GELU in a table of
             # fp16, and converts activations to the weights' type where that is 16-bit.
-            states = "next" in name or "qwen3.5" in name
+            states = any(word in name for word in ("next", "qwen3.5", "mamba"))
             limit = {"f32": 2e-3, "f16": 1e-2}.get(type, 2e-1 if states else 5e-2)
             text = ""
             if type == "f32":

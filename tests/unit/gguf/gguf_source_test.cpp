@@ -111,5 +111,24 @@ TEST(GgufSource, ReadsTypesThatItDoesNotWriteAsValues) {
   }
 }
 
+// Blocks of 32 numbers would be those of several rows.
+TEST(GgufSource, VectorsInBlocksAreRefused) {
+  for (const char* name :
+       {"blk.0.attn_norm.weight", "blk.1.ssm_norm.weight", "output_norm.weight"}) {
+    test::GgufWorkshop files;
+    EXPECT_THAT(
+        files.refusal(test::golden_folder("mamba2"),
+                      [&](GgufHeader& header) {
+                        test::tensor_of(header, name).type = GgmlType::kQ80;
+                        std::int64_t end = 0;
+                        for (GgufTensor& tensor : header.tensors) {
+                          tensor.offset = end;
+                          end = aligned(end + tensor.bytes(), header.alignment);
+                        }
+                      }),
+        HasSubstr(std::string(name) + " is Q8_0, wanted F32, F16 or BF16, as it is a vector"));
+  }
+}
+
 }  // namespace
 }  // namespace piton

@@ -212,6 +212,15 @@ TEST(HfConfigKeys, OfAModelThatItsFolderCannotSayAreOfAnotherFamilyWithANote) {
               HasSubstr("its rotary positions cannot be written"));
 }
 
+// Of a model from another format the family alone is known: no key of a folder is kept, also of a
+// family that has a default for each.
+TEST(HfConfigKeys, OfAModelWithoutAFolderAreWhole) {
+  const HfDescription mamba = hf_config_of(golden_model("mamba2"), {{"model_type", "mamba2"}});
+  EXPECT_EQ(mamba.note, "");
+  EXPECT_EQ(mamba.config["architectures"][0], "Mamba2ForCausalLM");
+  EXPECT_EQ(mamba.config["expand"], 2);
+}
+
 // StableLM turns a quarter by default, so the key is written where the whole turns.
 TEST(HfConfigKeys, OfWhollyTurnedHeadsAreSaidInStableLm) {
   ModelConfig model = golden_model("stablelm");

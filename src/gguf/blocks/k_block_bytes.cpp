@@ -1,4 +1,4 @@
-#include "gguf/k_block_bytes.h"
+#include "gguf/blocks/k_block_bytes.h"
 
 #include <cstring>
 

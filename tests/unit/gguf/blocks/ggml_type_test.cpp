@@ -1,7 +1,7 @@
 // Blocks of quantized values against those of the `gguf` package
 // (tests/golden/gguf/blocks.safetensors, tools/oracle/gguf_files.py), and of llama.cpp's own code
 // (k_blocks.safetensors, tools/oracle/k_quants.py).
-#include "gguf/ggml_type.h"
+#include "gguf/blocks/ggml_type.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "gguf/ggml_type.h"
+#include "gguf/blocks/ggml_type.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "checkpoint/values.h"
 #include "codes/k_blocks.h"
-#include "gguf/k_block_bytes.h"
-#include "gguf/value_blocks.h"
+#include "gguf/blocks/k_block_bytes.h"
+#include "gguf/blocks/value_blocks.h"
 
 namespace piton {
 namespace {

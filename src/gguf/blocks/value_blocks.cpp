@@ -1,4 +1,4 @@
-#include "gguf/value_blocks.h"
+#include "gguf/blocks/value_blocks.h"
 
 #include <array>
 #include <bit>

@@ -18,7 +18,7 @@
 
 #include <cstddef>
 
-#include "gguf/ggml_type.h"
+#include "gguf/blocks/ggml_type.h"
 
 namespace piton {
 

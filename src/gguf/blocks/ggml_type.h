@@ -5,8 +5,8 @@
 //   F32, F16, BF16   1        the value
 //   Q8_0             32       fp16 d, 32 int8 q           d q[i]
 //   Q4_0             32       fp16 d, 16 bytes of two q   d (q[i] - 8)
-//   Q4_K, Q5_K, Q6_K 256      gguf/k_block_bytes.h        codes/k_blocks.h
-//   others           32, 256  gguf/value_blocks.h; read only
+//   Q4_K, Q5_K, Q6_K 256      gguf/blocks/k_block_bytes.h  codes/k_blocks.h
+//   others           32, 256  gguf/blocks/value_blocks.h; read only
 //
 // In Q4_0, byte j has q[j] in its low half and q[16 + j] in its high half.
 #pragma once

@@ -1,0 +1,1 @@
+list(APPEND libraries piton_kernels_cpu piton_kernels_reference)
