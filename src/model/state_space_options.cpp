@@ -106,6 +106,9 @@ std::optional<std::string> StateSpaceOptions::all_letters(std::int64_t layers) c
 }
 
 void StateSpaceOptions::set_layers(ModelConfig& config) const {
+  constexpr std::int64_t kMostLayers = std::int64_t{1} << 20;  // each is in a list
+  if (pattern || hybrid || config.state_space)
+    check_range("--num-layers", config.layers, 0, kMostLayers);
   const std::optional<std::string> letters = all_letters(config.layers);
   if (!letters) {
     // A family of state spaces alone.

@@ -114,6 +114,7 @@ TEST(StateSpaceOptions, RefuseWhatIsNoPattern) {
   refused({"--hybrid-mlp-ratio", "0.5"}, "--hybrid-mlp-ratio: is for --is-hybrid-model");
   refused({"--is-hybrid-model", "--hybrid-attention-ratio", "0.6", "--hybrid-mlp-ratio", "0.5"},
           "--hybrid-attention-ratio: got 0.6, with --hybrid-mlp-ratio 0.5");
+  refused({"--is-hybrid-model", "--num-layers", "2000000000"}, "--num-layers: got 2000000000");
   refused({"--is-hybrid-model", "--num-experts", "4"}, "--num-experts: of a hybrid model");
   refused({"--mamba-num-heads", "4"}, "give --hybrid-override-pattern too");
   const auto with = [](std::vector<std::string> more) {
