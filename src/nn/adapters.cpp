@@ -32,6 +32,7 @@ constexpr MatrixSet kSets[] = {
     {"delta", "qkv_gate", {"query", "key", "value", "gate"}},
     {"delta", "strength_decay", {"strength", "decay"}},
     {"delta", "input", {"query", "key", "value", "gate", "strength", "decay"}},
+    {"mamba", "input", {"gate", "value", "key", "query", "step"}},
 };
 
 // "layers.3.attention.query" as the block and the rest.

@@ -19,6 +19,7 @@
 //   delta.qkv_gate          query, key, value, gate
 //   delta.strength_decay    strength, decay
 //   delta.input             all six
+//   mamba.input             gate, value, key, query, step, which are in two linears
 //
 // Of the experts of a layer each has an adapter of a matrix, or none (nn/expert_adapters.h). Their
 // ranks and scales are the same.

@@ -26,7 +26,8 @@ struct NewAdapters {
 // `tensors`: A and B.
 LayerAdapter layer_adapter(const NewAdapters& of, double scale,
                            std::pair<Parameter, Parameter> tensors) {
-  LayerAdapter adapter{.a = &of.parameters.add(std::move(tensors.first)),
+  // Two linears may have one A.
+  LayerAdapter adapter{.a = &of.parameters.find_or_add(std::move(tensors.first)),
                        .b = &of.parameters.add(std::move(tensors.second)),
                        .scale = scale,
                        .dropout = of.adapters.dropout,
@@ -62,30 +63,45 @@ bool has_magnitudes(const Context& context, const std::vector<Adapter>& adapters
          std::ranges::any_of(adapters, [](const Adapter& one) { return one.magnitude != nullptr; });
 }
 
-// The adapter `name` of rows of a column linear, which are `parts`.
-LayerAdapter column_adapter(const NewAdapters& of, const std::string& name,
-                            const std::vector<RowPart>& parts, std::int64_t in) {
+// The parameter of rows of a column linear, or of what each row has.
+Parameter parameter_of_rows(const ColumnLinearShape& shape, const Shard& shard,
+                            const std::string& name, const std::vector<RowPart>& parts,
+                            std::int64_t in, const Initialization& initialization) {
+  return (shape.whole ? shared_parameter : row_split_parameter)(shard, name, parts, in,
+                                                                initialization);
+}
+
+// The adapter `name` of rows of a column linear, which are `parts`. Its own tensors begin with
+// `own`.
+LayerAdapter column_adapter(const NewAdapters& of, const std::string& name, const std::string& own,
+                            const std::vector<RowPart>& parts, const ColumnLinearShape& shape) {
   const auto [rank, scale, magnitude] = of.adapters.shapes.at(name);
   const std::string whole = of.prefix + name;
+  const std::string local = of.prefix + own;
   std::vector<RowPart> rows;
   std::vector<RowPart> lengths;
   for (const RowPart& part : parts) {
     rows.push_back({adapter_b_of(of.prefix + part.name), part.out});
     lengths.push_back({adapter_magnitude_of(of.prefix + part.name), part.out});
   }
-  LayerAdapter adapter = layer_adapter(
-      of, scale,
-      {shared_adapter_factor(of.shard, adapter_a_of(whole), rank, in, initial_adapter_a(in)),
-       row_split_parameter(of.shard, adapter_b_of(whole), rows, rank, {})});
+  LayerAdapter adapter =
+      layer_adapter(of, scale,
+                    {shared_adapter_factor(of.shard, adapter_a_of(whole), rank, shape.in,
+                                           initial_adapter_a(shape.in)),
+                     parameter_of_rows(shape, of.shard, adapter_b_of(local), rows, rank, {})});
   if (magnitude)
-    add_magnitude(of, adapter,
-                  row_split_parameter(of.shard, adapter_magnitude_of(whole), lengths, 0, kOnes));
+    add_magnitude(
+        of, adapter,
+        parameter_of_rows(shape, of.shard, adapter_magnitude_of(local), lengths, 0, kOnes));
   return adapter;
 }
 
 // Of parts next to each other: what has an adapter is one range of the columns of y.
-std::vector<LayerAdapter> column_adapters(const NewAdapters& of, const ColumnLinearShape& shape) {
+std::vector<LayerAdapter> column_adapters(const NewAdapters& of, const std::string& linear,
+                                          const ColumnLinearShape& shape) {
   std::vector<LayerAdapter> adapters;
+  if (!shape.joint_adapter.empty() && of.adapters.find(shape.joint_adapter) != nullptr)
+    return {column_adapter(of, shape.joint_adapter, linear, shape.parts, shape)};
   std::int64_t first_output = 0;
   for (auto first = shape.parts.begin(); first != shape.parts.end(); ++first) {
     std::vector<RowPart> parts;
@@ -95,10 +111,10 @@ std::vector<LayerAdapter> column_adapters(const NewAdapters& of, const ColumnLin
       matrices.push_back(last->name);
       const std::optional<std::string> name = adapter_of(matrices);
       if (!name || of.adapters.find(*name) == nullptr) continue;
-      adapters.push_back(column_adapter(of, *name, parts, shape.in));
+      adapters.push_back(column_adapter(of, *name, *name, parts, shape));
       adapters.back().first_output = first_output;
     }
-    first_output += first->out / of.shard.size();
+    first_output += shape.whole ? first->out : first->out / of.shard.size();
   }
   return adapters;
 }
@@ -231,17 +247,16 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
     weights.push_back({part.name + ".weight", part.out});
     biases.push_back({part.name + ".bias", part.out});
   }
-  PITON_ASSERT(!shape.whole || shape.adapters == nullptr, "{}: adapters of whole rows", name);
-  const auto rows_of = shape.whole ? shared_parameter : row_split_parameter;
-  weight_ =
-      &parameters.add(rows_of(shard, name + ".weight", weights, shape.in, shape.initialization));
+  weight_ = &parameters.add(
+      parameter_of_rows(shape, shard, name + ".weight", weights, shape.in, shape.initialization));
   weight_->contributions += 1;
   if (shape.bias) {
-    bias_ = &parameters.add(rows_of(shard, name + ".bias", biases, 0, {}));
+    bias_ = &parameters.add(parameter_of_rows(shape, shard, name + ".bias", biases, 0, {}));
     bias_->contributions += 1;
   }
-  adapters_ = made_adapters(parameters, shard, shape.adapters,
-                            [&](const NewAdapters& of) { return column_adapters(of, shape); });
+  adapters_ = made_adapters(parameters, shard, shape.adapters, [&](const NewAdapters& of) {
+    return column_adapters(of, name, shape);
+  });
 }
 
 SplitWeight ColumnLinear::split() const {

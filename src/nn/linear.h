@@ -34,7 +34,8 @@ struct ColumnLinearShape {
   bool bias = false;
   Initialization initialization;       // of the weight
   const Adapters* adapters = nullptr;  // read by the constructor; null: none
-  bool whole = false;  // every rank has all rows, for heads that it alone has; without adapters
+  bool whole = false;                  // every rank has all rows, for heads that it alone has
+  std::string joint_adapter = {};  // of all parts, and of those of another linear with the same A
 };
 
 // y = x W^T + b. The rows of W [f, h] are split over the ranks, or whole on each of them.

@@ -196,6 +196,28 @@ TEST(LoraOfStates, MayHaveMagnitudes) {
   expect_as_one_process(model, options.resolve(model), half(0));
 }
 
+// The two projections of a layer of Mamba-2 share A. Those of keys and queries are whole on each
+// tensor rank with one group of heads, and split with several.
+TEST(LoraOfStateSpaces, HasTheLossesGradientsAndValuesOfOneProcess) {
+  for (const std::int64_t groups : {1, 4}) {
+    SCOPED_TRACE(groups);
+    ModelConfig model = small("llama-tiny");
+    model.state_space = {.attention_layers = {1},
+                         .heads = 8,
+                         .groups = groups,
+                         .head_size = 6,
+                         .state_size = 5,
+                         .width = 3};
+    expect_as_one_process(model, adapters(model, {"all-linear"}), half(groups == 1 ? 0 : 1));
+    LoraOptions options;
+    options.target_modules = {"in_proj", "out_proj"};
+    options.rank = 4;
+    options.dropout = 0.2;
+    options.use_dora = true;
+    expect_as_one_process(model, options.resolve(model), half(groups == 1 ? 1 : 0));
+  }
+}
+
 // One end of the model has no trained parameter; gradients still pass to the other end.
 TEST(LoraStages, MayHaveNoAdapter) {
   const ModelConfig model = small("llama-tiny");

@@ -135,6 +135,7 @@ void add_delta(const ModelConfig& config, TargetTable& table) {
 
 void add_states(const ModelConfig& config, TargetTable& table) {
   if (config.delta) return add_delta(config, table);
+  table.add_linear({"in_proj"}, {"mamba.input"});
   table.add_linear({"out_proj"}, {"mamba.output"});
 }
 

@@ -31,7 +31,7 @@ struct StateSpaceShape {
   double norm_eps = 0;
   double output_factor = 1;
   double hidden_dropout = 0;           // probability
-  const Adapters* adapters = nullptr;  // of the output; read by the constructor; null: none
+  const Adapters* adapters = nullptr;  // of all linears; read by the constructor; null: none
 };
 
 // Of one of t tensor ranks: 1 / t of the groups, or all of them.

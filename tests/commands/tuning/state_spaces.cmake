@@ -54,10 +54,16 @@ set(tune --data-path ${WORK}/sums.jsonl --prompt-type empty --tokenizer-type Byt
 expect(RUN finetune --load ${WORK}/granite ${tune} --lora-target-modules all-linear --lora-r 4 --save ${WORK}/lora
   CODE 0 ERR "adapters: [0-9]+ parameters are trained")
 expect(RUN convert --load ${WORK}/lora --save ${WORK}/peft --to peft CODE 0 OUT "verified: [^\n]* equal to the bit")
-expect(RUN inspect ${WORK}/peft CODE 0 OUT "model.layers.0.mamba.out_proj.lora_A" "model.layers.1.self_attn.q_proj.lora_B")
+expect(RUN inspect ${WORK}/peft CODE 0 OUT "model.layers.0.mamba.in_proj.lora_A" "model.layers.0.mamba.out_proj.lora_A" "model.layers.1.self_attn.q_proj.lora_B")
 expect(RUN convert --load ${WORK}/lora --save ${WORK}/merged --to hf CODE 0 OUT "verified: ")
-expect(RUN finetune --load ${WORK}/granite ${tune} --lora-target-modules in_proj --lora-r 4 --save ${WORK}/none CODE 2
-  ERR "--lora-target-modules: this model has no in_proj; wanted some of [^\n]*out_proj")
+expect(RUN finetune --load ${WORK}/granite ${tune} --lora-target-modules in_proj_qkv --lora-r 4 --save ${WORK}/none CODE 2
+  ERR "--lora-target-modules: this model has no in_proj_qkv; wanted some of [^\n]*in_proj, ")
+
+set(bare finetune --load ${WORK}/granite ${tune} --train-iters 6 --lora-target-modules all-linear --lora-r 4)
+run_on(1 lora-one)
+set(alone "${LOSSES}")
+run_on(2 lora-two --tensor-model-parallel-size 2 --sequence-parallel)
+expect_losses("adapters on tensor ranks" "${alone}" "${LOSSES}")
 
 # What is refused.
 expect(RUN pretrain ${sizes} --hybrid-override-pattern M-X- ${flags} --train-iters 1 CODE 2
