@@ -70,7 +70,7 @@ KERNELS = {
     "bias_gradient, d <= 128": ("", 128, 34_112, 0, 0),
     "bias_gradient, d <= 256": ("", 128, 66_880, 0, 0),
     "run_delta_forward": ("gated delta rule forward", 128, 0, 0, 0),
-    "run_delta_backward": ("gated delta rule backward", 128, 8_224, 0, 0),
+    "run_delta_backward": ("gated delta rule backward", 128, 8_240, 0, 0),
     "multiply_rows_by_weight": ("products of few rows", 256, 8_192, 0, 0),
     "norm_rows": ("norm forward", 256, 0, 2 * HIDDEN, 0),
     "norm_gradient_pass": ("norm backward with gain and bias", 256, 16_416, 4 * HIDDEN, 0),

@@ -17,6 +17,8 @@ With --lora-r R adapters of all linears are trained, in PyTorch by PEFT (pip ins
 qwen3-moe-145m has 16 experts in each layer, 4 of them for a token; qwen3.5-116m has four layers of Qwen3.5-0.8B and
 32000 ids.
 
+mamba2-130m is computed by the plain PyTorch of Transformers; its faster kernels are for GPUs alone.
+
 bert-110m predicts masked words, one in seven, and has no head for pairs; t5-220m reads --seq-length tokens and
 writes --decoder-seq-length. Transformers computes BERT's logits of all rows, Piton those of masked ones.
 
@@ -74,6 +76,10 @@ def make_model(name, sequence):
                                                 max_position_embeddings=max(2048, sequence), tie_word_embeddings=True,
                                                 use_cache=False)
         return transformers.Qwen3_5ForCausalLM(config), config.vocab_size
+    if name == "mamba2-130m":
+        config = transformers.Mamba2Config(vocab_size=50304, hidden_size=768, num_hidden_layers=24, num_heads=24, head_dim=64, state_size=128,
+                                           n_groups=1, tie_word_embeddings=True, use_cache=False)
+        return transformers.Mamba2ForCausalLM(config), config.vocab_size
     if name == "bert-110m":
         config = transformers.BertConfig(vocab_size=30592, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
                                          max_position_embeddings=max(512, sequence))
@@ -82,7 +88,7 @@ def make_model(name, sequence):
         config = transformers.T5Config(vocab_size=32128, d_model=768, d_kv=64, d_ff=3072, num_layers=12, num_heads=12,
                                        dropout_rate=0, use_cache=False, decoder_start_token_id=0, pad_token_id=0)
         return transformers.T5ForConditionalGeneration(config), config.vocab_size
-    raise SystemExit(f"--model: got {name}, wanted gpt2-124m, bert-110m, t5-220m, {', '.join([*LLAMAS, *MIXTURES, *DELTAS])}")
+    raise SystemExit(f"--model: got {name}, wanted gpt2-124m, mamba2-130m, bert-110m, t5-220m, {', '.join([*LLAMAS, *MIXTURES, *DELTAS])}")
 
 
 def make_labels(name, ids, decoder_length):

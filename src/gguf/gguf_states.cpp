@@ -71,7 +71,7 @@ void read_hybrid_heads(const GgufKeys& keys, ModelConfig& model) {
 
 void write_hybrid_heads(const ModelConfig& model, GgufDescription& out) {
   const StateSpaceFacts& facts = *model.state_space;
-  if (!model.bare_layers.empty())
+  if (!(model.bare_layers.empty() && model.mlp_layers.empty()))
     throw Error(Fault::kData, "llama.cpp has an MLP or experts in each layer there");
   if (facts.attention_layers.empty())
     throw Error(Fault::kData, "llama.cpp has attention in some layer there");

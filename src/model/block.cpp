@@ -147,8 +147,10 @@ Mixer make_state_layer(ParameterList& parameters, const Shard& shard, const Mode
                         delta_shape(config, adapters), branch_weights(config));
 }
 
-Mixer make_attention(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
-                     const Block::Place& place, const Adapters& adapters) {
+std::optional<Mixer> make_attention(ParameterList& parameters, const Shard& shard,
+                                    const ModelConfig& config, const Block::Place& place,
+                                    const Adapters& adapters) {
+  if (!config.has_mixer(place.stack.facts_of(place.index))) return {};
   if (config.has_states(place.stack.facts_of(place.index)))
     return make_state_layer(parameters, shard, config, place, adapters);
   const std::string name = layer_name(place, "attention");
@@ -181,7 +183,7 @@ std::optional<std::variant<Mlp, ExpertMlp>> make_mlp(ParameterList& parameters, 
 
 std::optional<Norm> attention_norm(ParameterList& parameters, const Shard& shard,
                                    const ModelConfig& config, const Block::Place& place) {
-  if (!config.start_norms) return {};
+  if (!config.start_norms || !config.has_mixer(place.stack.facts_of(place.index))) return {};
   return Norm(parameters, shard, layer_name(place, "attention_norm"), norm_shape(config));
 }
 
@@ -246,6 +248,7 @@ Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& c
 Value Block::forward(Context& context, const Value& x, const AttentionInput& input,
                      const CrossInput* cross) const {
   if (post_norm_) return post_norm_forward(context, x, input);
+  if (!attention_) return mlp(context, branch_input(context, mlp_norm_, x), x);
   const Value normed = branch_input(context, attention_norm_, x);
   Value middle = attention(context, normed, x, input);
   if (parallel_) return mlp(context, mlp_norm_ ? mlp_norm_->forward(context, x) : normed, middle);
@@ -269,14 +272,14 @@ Value Block::post_norm_forward(Context& context, const Value& x,
 }
 
 bool Block::attends_to_latents() const {
-  const auto* latent = std::get_if<LatentAttention>(&attention_);
+  const auto* latent = std::get_if<LatentAttention>(attention_ ? &*attention_ : nullptr);
   return latent != nullptr && latent->attends_to_latents();
 }
 
 Value Block::attention(Context& context, const Value& x, const Value& residual,
                        const AttentionInput& input) const {
   return std::visit([&](const auto& one) { return one.forward(context, x, residual, input); },
-                    attention_);
+                    *attention_);
 }
 
 Value Block::mlp(Context& context, const Value& x, const Value& residual) const {

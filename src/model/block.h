@@ -3,7 +3,7 @@
 // encoders in the published form: norm(x + attention(x)), then norm(x + mlp(x)). Without norms at
 // the beginning of branches (OLMo 2, Walsh et al. 2024, arXiv:2501.00656, section 3.2):
 // x + norm(attention(x)), then x + norm(mlp(x)). In a decoder with an encoder, x +
-// cross_attention(norm(x)) between the two. Blocks of models with state spaces may have the first
+// cross_attention(norm(x)) between the two. Blocks of models with state spaces may have one
 // branch alone.
 #pragma once
 
@@ -65,6 +65,7 @@ class Block {
   const CrossAttention& cross() const { return *cross_; }
   // LatentAttention::attends_to_latents(); false for other attention.
   bool attends_to_latents() const;
+  bool has_mixer() const { return attention_.has_value(); }
 
  private:
   Value attention(Context& context, const Value& x, const Value& residual,
@@ -78,7 +79,7 @@ class Block {
   bool parallel_;
   DType dtype_;
   std::optional<Norm> attention_norm_;  // none: branches without norms at their beginning
-  Mixer attention_;
+  std::optional<Mixer> attention_;      // none: a block with the second branch alone
   std::optional<Norm> cross_norm_;
   std::optional<CrossAttention> cross_;
   std::optional<Norm> mlp_norm_;  // none: the same, or a parallel residual with one norm

@@ -161,15 +161,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     if (config.positions == PositionKind::kRelative)
       add(prefix + "distance.weight", {config.encoder_decoder->buckets, config.heads});
   };
-  // What a layer has of what not all of them have.
-  struct Parts {
-    bool cross = false;
-    bool experts = false;
-    bool states = false;
-    bool mlp = true;
-  };
-  const auto layer_of = [&](const std::string& at, const Parts& parts) {
-    const auto [cross, experts, states, mlp] = parts;
+  const auto mixer_of = [&](const std::string& at, bool states) {
     norm(at + "attention_norm", config.start_norms);
     states ? add_states(list, config, at) : add_attention(list, config, at + "attention");
     norm(at + "attention.end_norm", config.end_norms);
@@ -178,6 +170,18 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
       add(at + "attention.query_norm.weight", {joint ? queries : config.head_size});
       add(at + "attention.key_norm.weight", {joint ? keys : config.head_size});
     }
+  };
+  // What a layer has of what not all of them have.
+  struct Parts {
+    bool cross = false;
+    bool experts = false;
+    bool states = false;
+    bool mixer = true;
+    bool mlp = true;
+  };
+  const auto layer_of = [&](const std::string& at, const Parts& parts) {
+    const auto [cross, experts, states, mixer, mlp] = parts;
+    if (mixer) mixer_of(at, states);
     norm(at + "cross_norm", cross);
     if (cross) add_attention(list, config, at + "cross");
     if (!mlp) return;
@@ -196,6 +200,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     layer_of(fmt::format("layers.{}.", layer), {.cross = config.encoder_decoder.has_value(),
                                                 .experts = config.has_experts(layer),
                                                 .states = config.has_states(layer),
+                                                .mixer = config.has_mixer(layer),
                                                 .mlp = config.has_mlp(layer)});
   norm("final_norm", !post_norm);
   for (std::int64_t layer = 0; layer < config.mtp_layers; ++layer) {

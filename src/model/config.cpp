@@ -86,7 +86,8 @@ void check_later(const ModelConfig& c) {
   refuse(c.has_states(c.layers - 1),
          "a model whose last layer, which they are like, has the gated delta rule "
          "(--linear-attention-freq) or is of Mamba-2 (--hybrid-override-pattern)");
-  refuse(!c.has_mlp(c.layers - 1), "a model whose last layer, which they are like, has no MLP");
+  refuse(!c.has_mlp(c.layers - 1) || !c.has_mixer(c.layers - 1),
+         "a model whose last layer, which they are like, has no attention or no MLP");
 }
 
 // Refuses factors that are no numbers above 0, and what encoders do not have.
@@ -274,8 +275,9 @@ ModelConfig with_later_blocks(const ModelConfig& c) {
 // Of the matrices of all blocks, `states` of which have states; `experts` of them where there are
 // experts: all, or those that a token is multiplied with.
 std::int64_t matrices_of_blocks(const ModelConfig& c, std::int64_t experts, std::int64_t states) {
-  const std::int64_t more =
-      states * more_in_state_layer(c) - std::ssize(c.bare_layers) * mlp_matrices(c, c.ffn_hidden);
+  const std::int64_t more = states * more_in_state_layer(c) -
+                            std::ssize(c.bare_layers) * mlp_matrices(c, c.ffn_hidden) -
+                            std::ssize(c.mlp_layers) * attention_matrices(c);
   if (!c.experts) return c.layers * block_matrices(c) + more;
   const ExpertFacts& facts = *c.experts;
   const std::int64_t with_experts =
@@ -342,7 +344,8 @@ std::int64_t parameters_of(const ModelConfig& c, std::int64_t states) {
   if (c.positions == PositionKind::kLearned) ends += c.max_positions * c.hidden;
   if (c.embedding_norm) ends += norm_size;
   if (c.head_bias) ends += c.vocabulary;
-  ends -= std::ssize(c.bare_layers) * norm_size;
+  ends -=
+      std::ssize(c.bare_layers) * norm_size + std::ssize(c.mlp_layers) * (norm_size + attention);
   if (states > 0) ends += states * (rest_of_state_layer(c) - attention);
   if (c.encoder) {
     // The head's linear, norm and bias; the table of types; pooler and head of pairs. The norm at
@@ -397,7 +400,7 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t 
   double pairs = 0;
   for (std::int64_t layer = 0; layer < layers + mtp_layers; ++layer) {
     const std::int64_t like = std::min(layer, layers - 1);
-    if (has_states(like)) continue;
+    if (has_states(like) || !has_mixer(like)) continue;
     const std::optional<std::int64_t> window = window_of(like);
     const double w = window ? std::min(static_cast<double>(*window) + 1, s) : s;
     pairs += w - w * w / (2 * s);

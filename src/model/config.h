@@ -108,6 +108,7 @@ struct ModelConfig {
   // Most layers are of Mamba-2 in place of attention; not with `delta`.
   std::optional<StateSpaceFacts> state_space;
   std::vector<std::int64_t> bare_layers;  // ascending; they have no MLP and no experts
+  std::vector<std::int64_t> mlp_layers;   // ascending; they have nothing else
   bool output_gate = false;               // of attention (nn/attention.h)
   // None of these two: a decoder.
   std::optional<EncoderFacts> encoder;
@@ -134,10 +135,16 @@ struct ModelConfig {
   }
   // Whether layer `layer` has states in place of keys and values.
   bool has_states(std::int64_t layer) const {
-    return delta ? delta->in_layer(layer) : state_space && state_space->in_layer(layer);
+    if (delta) return delta->in_layer(layer);
+    return state_space && state_space->in_layer(layer) && has_mixer(layer);
+  }
+  // Whether layer `layer` begins with attention, or with what is in its place.
+  bool has_mixer(std::int64_t layer) const {
+    return !std::ranges::binary_search(mlp_layers, layer);
   }
   std::int64_t state_layers() const {
-    if (state_space) return layers - std::ssize(state_space->attention_layers);
+    if (state_space)
+      return layers - std::ssize(state_space->attention_layers) - std::ssize(mlp_layers);
     return delta ? layers - layers / delta->attention_every : 0;
   }
   // Whether rotary positions rotate the heads of layer `layer`.

@@ -49,7 +49,7 @@ Value LayerStack::forward(Context& context, const Value& x, const ModelInput& in
       group.attention.push_back(input_of(layer));
       group.attention.back().recompute = again;
       group.attention.back().of_ranks = input.of_ranks[static_cast<std::size_t>(exchanges_[block])];
-      if (input.cache != nullptr) {
+      if (input.cache != nullptr && blocks_[block].has_mixer()) {
         AttentionInput& last = group.attention.back();
         if (input.cache->is_state_layer(cached_after_ + layer)) {
           last.states = input.cache->state_layer(cached_after_ + layer);
@@ -69,11 +69,12 @@ Value LayerStack::forward(Context& context, const Value& x, const ModelInput& in
 
 void LayerStack::add_layers(KvCache& cache) const {
   for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
+    const Block& block = blocks_[static_cast<std::size_t>(layer - layers_.begin)];
+    if (!block.has_mixer()) continue;
     if (has_states(layer)) {
       cache.add_state_layer(cached_after_ + layer, state_shape());
       continue;
     }
-    const Block& block = blocks_[static_cast<std::size_t>(layer - layers_.begin)];
     if (cache.takes_latents() && block.attends_to_latents()) {
       cache.add_latent_layer(cached_after_ + layer, dtype_, latent_->rank, latent_->turned);
       continue;

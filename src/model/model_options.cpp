@@ -260,6 +260,7 @@ void ModelOptions::settle(const ModelConfig& config) {
     mtp_loss_factor = config.mtp_loss_factor;
   }
   untied = !config.tied;
+  attention.state_space = StateSpaceOptions::of(config);
   encoder = EncoderOptions::of(config);
   encoder_decoder = EncoderDecoderOptions::of(config);
 }

@@ -1,6 +1,7 @@
 #include "model/state_space_options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -13,8 +14,8 @@ namespace {
 
 constexpr const char* kPattern = "--hybrid-override-pattern";
 
-// What a layer begins with, and what follows.
 struct LayerLetters {
+  bool mixer = false;
   bool attention = false;
   bool mlp = false;
   bool experts = false;
@@ -22,21 +23,19 @@ struct LayerLetters {
 
 std::vector<LayerLetters> read_pattern(const std::string& pattern) {
   std::vector<LayerLetters> layers;
-  bool open = false;  // whether an MLP may follow
+  bool open = false;  // whether an MLP is of the layer before
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     const char letter = pattern[i];
-    if (letter == 'M' || letter == '*') {
-      layers.push_back({.attention = letter == '*'});
-      open = true;
-    } else if ((letter == '-' || letter == 'E') && open) {
-      (letter == '-' ? layers.back().mlp : layers.back().experts) = true;
-      open = false;
-    } else {
-      throw Error(Fault::kUsage, "{}: got '{}' as letter {} of {}, wanted M (Mamba-2) or *{}",
-                  kPattern, letter, i + 1, pattern,
-                  open ? " (attention), - (an MLP) or E (experts)"
-                       : " (attention), as - and E follow one of them");
+    const bool mixer = letter == 'M' || letter == '*';
+    if (!mixer && letter != '-' && letter != 'E') {
+      throw Error(Fault::kUsage,
+                  "{}: got '{}' as letter {} of {}, wanted M (Mamba-2), * (attention), - (an MLP) "
+                  "or E (experts)",
+                  kPattern, letter, i + 1, pattern);
     }
+    if (mixer || !open) layers.push_back({.mixer = mixer, .attention = letter == '*'});
+    if (!mixer) (letter == '-' ? layers.back().mlp : layers.back().experts) = true;
+    open = mixer;
   }
   if (layers.empty()) throw Error(Fault::kUsage, "{}: is empty; leave it out", kPattern);
   return layers;
@@ -45,7 +44,7 @@ std::vector<LayerLetters> read_pattern(const std::string& pattern) {
 std::string pattern_of(const ModelConfig& config) {
   std::string pattern;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    pattern += config.has_states(layer) ? 'M' : '*';
+    if (config.has_mixer(layer)) pattern += config.has_states(layer) ? 'M' : '*';
     if (config.has_mlp(layer)) pattern += config.has_experts(layer) ? 'E' : '-';
   }
   return pattern;
@@ -57,36 +56,95 @@ bool StateSpaceFacts::in_layer(std::int64_t layer) const {
   return !std::ranges::binary_search(attention_layers, layer);
 }
 
+std::string StateSpaceOptions::letters_of(std::int64_t count, double attention_share,
+                                          double mlp_share) {
+  const auto rounded = [&](double share) {  // half to even, as Python does
+    return std::nearbyint(static_cast<double>(count) * share);
+  };
+  std::string letters(static_cast<std::size_t>(count), 'M');
+  // Of the letters that are M, those behind every `distance` of them become `letter`.
+  const auto place = [&](char letter, double distance) {
+    double left = distance;
+    for (char& one : letters) {
+      if (one != 'M') continue;
+      if (left < 0.5) {
+        one = letter;
+        left += distance;
+      } else {
+        left -= 1;
+      }
+    }
+  };
+  const double attention = rounded(attention_share);
+  const double others = static_cast<double>(count) - attention;
+  if (attention > 0) place('*', others / (attention + 1));
+  const double mlps = rounded(mlp_share);
+  if (mlps > 0) place('-', (others - mlps) / mlps);
+  return letters;
+}
+
+std::optional<std::string> StateSpaceOptions::all_letters(std::int64_t layers) const {
+  const auto refuse = [](const char* flag, const std::string& why) {
+    throw Error(Fault::kUsage, "{}: {}", flag, why);
+  };
+  const bool shares = attention_share != 0 || mlp_share != 0;
+  if (pattern || (!hybrid && !shares)) return pattern;
+  if (!hybrid) {
+    refuse(attention_share != 0 ? "--hybrid-attention-ratio" : "--hybrid-mlp-ratio",
+           "is for --is-hybrid-model; give it too, or leave it out");
+  }
+  if (!(attention_share >= 0 && mlp_share >= 0 && attention_share + mlp_share <= 1)) {
+    refuse(
+        "--hybrid-attention-ratio",
+        fmt::format("got {}, with --hybrid-mlp-ratio {}; wanted numbers from 0 that add up to at "
+                    "most 1",
+                    attention_share, mlp_share));
+  }
+  if (layers == 0)
+    refuse("--is-hybrid-model", "the number of letters is --num-layers; give it too");
+  return letters_of(layers, attention_share, mlp_share);
+}
+
 void StateSpaceOptions::set_layers(ModelConfig& config) const {
-  if (!pattern) {
+  constexpr std::int64_t kMostLayers = std::int64_t{1} << 20;  // each is in a list
+  if (pattern || hybrid || config.state_space)
+    check_range("--num-layers", config.layers, 0, kMostLayers);
+  const std::optional<std::string> letters = all_letters(config.layers);
+  if (!letters) {
     // A family of state spaces alone.
     if (!config.state_space || !config.state_space->attention_layers.empty()) return;
     config.bare_layers.resize(static_cast<std::size_t>(config.layers));
     std::iota(config.bare_layers.begin(), config.bare_layers.end(), 0);
     return;
   }
-  const std::vector<LayerLetters> layers = read_pattern(*pattern);
+  const std::vector<LayerLetters> layers = read_pattern(*letters);
   const std::int64_t count = std::ssize(layers);
-  const std::int64_t letters = std::ssize(*pattern);
   // Megatron-core counts letters.
-  if (config.layers != 0 && config.layers != count && config.layers != letters) {
+  if (config.layers != 0 && config.layers != count && config.layers != std::ssize(*letters)) {
     throw Error(Fault::kUsage,
                 "--num-layers: got {}, but {} has {} layers of {} letters; leave one of them out",
-                config.layers, kPattern, count, letters);
+                config.layers, kPattern, count, letters->size());
   }
   config.layers = count;
   if (!config.state_space) config.state_space.emplace();
   config.state_space->attention_layers.clear();
   config.bare_layers.clear();
+  config.mlp_layers.clear();
   for (std::int64_t layer = 0; layer < count; ++layer) {
     const LayerLetters& one = layers[static_cast<std::size_t>(layer)];
     if (one.attention) config.state_space->attention_layers.push_back(layer);
     if (!one.mlp && !one.experts) config.bare_layers.push_back(layer);
+    if (!one.mixer) config.mlp_layers.push_back(layer);
   }
 }
 
 void StateSpaceOptions::set_experts(ModelConfig& config) const {
-  if (!pattern) return;
+  if (!pattern) {
+    if (!hybrid || !config.experts) return;
+    throw Error(Fault::kUsage,
+                "--num-experts: of a hybrid model, {} says which layers have experts; give it too",
+                kPattern);
+  }
   std::vector<std::int64_t> dense;
   const std::vector<LayerLetters> layers = read_pattern(*pattern);
   for (std::int64_t layer = 0; layer < std::ssize(layers); ++layer) {
@@ -172,8 +230,8 @@ void check_state_space(const ModelConfig& config) {
          "reads the tokens of a prompt in order, and --sparse-mode 5 and 6 show later ones; leave "
          "one of them out");
   refuse(config.end_norms, "--post-norm", "is not for layers of Mamba-2; leave it out");
-  refuse(config.parallel_residual && !config.bare_layers.empty(), "--parallel-residual",
-         "is for layers with an MLP each; leave it out");
+  refuse(config.parallel_residual && !(config.bare_layers.empty() && config.mlp_layers.empty()),
+         "--parallel-residual", "is for layers with attention and an MLP each; leave it out");
   if (facts.attention_layers.empty() || facts.attention_layers.back() < config.layers) return;
   throw Error(Fault::kUsage, "{}: has {} layers, and the model {}; give both alike", kPattern,
               facts.attention_layers.back() + 1, config.layers);

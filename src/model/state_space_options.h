@@ -34,6 +34,9 @@ void check_state_space(const ModelConfig& config);
 
 struct StateSpaceOptions {
   std::optional<std::string> pattern;
+  bool hybrid = false;
+  double attention_share = 0;
+  double mlp_share = 0;
   std::optional<std::int64_t> heads, groups, head_size, state_size, width;
 
   template <typename Visitor>
@@ -41,12 +44,24 @@ struct StateSpaceOptions {
     const auto named = [](const char* older) {
       return OptionRules{.aliases = {older}, .resume = Resume::kMustMatch};
     };
-    v(Option{"hybrid-override-pattern",
-             "letters of what a layer begins with, M for Mamba-2 and * for attention, each with "
-             "what follows, if anything: - for an MLP, E for experts (M-M*-M- is four layers; "
-             "default: all have attention and an MLP)",
-             named("hybrid-layer-pattern")},
-      pattern);
+    v(
+        Option{
+            "hybrid-override-pattern",
+            "letters of layers, M for Mamba-2, * for attention, - for an MLP and E for experts; an "
+            "MLP or experts after M or * are of the same layer, as in others (M-M*-M- is four "
+            "layers; default: all have attention and an MLP)",
+            named("hybrid-layer-pattern")},
+        pattern);
+    v(Option{"is-hybrid-model",
+             "the letters of --num-layers layers are M, but for those that the next two flags make "
+             "others"},
+      hybrid);
+    v(Option{"hybrid-attention-ratio",
+             "with --is-hybrid-model: the share of letters that are *, at equal distances"},
+      attention_share);
+    v(Option{"hybrid-mlp-ratio",
+             "with --is-hybrid-model: the share of letters that are -, in place of M"},
+      mlp_share);
     v(Option{"mamba-num-heads",
              "Mamba-2: heads (default: as many as have twice --hidden-size channels)",
              {.resume = Resume::kMustMatch}},
@@ -64,6 +79,10 @@ struct StateSpaceOptions {
       width);
   }
 
+  // The letters of `count` layers of Megatron-core, of which shares are attention and MLPs, as its
+  // mamba_hybrid_layer_allocation.py places them.
+  static std::string letters_of(std::int64_t count, double attention_share, double mlp_share);
+
   // Of a pattern: the number of layers, and which of them have attention and an MLP. config.layers
   // is as given by --num-layers, or 0. All three throw Error(kUsage) that names the flag.
   void set_layers(ModelConfig& config) const;
@@ -73,6 +92,11 @@ struct StateSpaceOptions {
   void apply(ModelConfig& config) const;
   // The options whose apply() gives the values of `config`.
   static StateSpaceOptions of(const ModelConfig& config);
+
+ private:
+  // The pattern, or what --is-hybrid-model makes of the number of letters; nothing: neither is
+  // given.
+  std::optional<std::string> all_letters(std::int64_t count) const;
 };
 
 }  // namespace piton

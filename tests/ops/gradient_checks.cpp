@@ -755,67 +755,82 @@ Tensor two_samples(bool segments) {
   const std::int64_t n = 10, c = 3, w = 4;
   const Tensor x = source.normal_rows(kDType, {n, c});
   const Tensor weight = source.normal(kDType, {c, w});
+  const Tensor bias = source.normal(kDType, {c});
   const Tensor dy = source.normal(kDType, {n, c});
   const ConvolutionForward forward{.y = source.unwritten(kDType, {n, c}),
                                    .x = x,
                                    .weight = weight,
+                                   .bias = bias,
                                    .segments = two_samples(segments),
                                    .samples = 2};
   const Tensor dx = source.unwritten_rows(kDType, {n, c});
   const Accumulated dweight(source, {c, w});
+  const Accumulated dbias(source, {c});
   run(ConvolutionBackward{.dx = dx,
                           .dweight = dweight.tensor(),
+                          .dbias = dbias.tensor(),
                           .dy = dy,
                           .x = x,
                           .weight = weight,
+                          .bias = bias,
                           .segments = forward.segments,
                           .samples = 2});
   const auto loss = [&] {
     run(forward);
     return weighted_sum(forward.y, dy);
   };
-  return slopes_agree(loss, {{"x", x, dx}, {"weight", weight, dweight.take()}});
+  return slopes_agree(
+      loss, {{"x", x, dx}, {"weight", weight, dweight.take()}, {"bias", bias, dbias.take()}});
 }
 
 // Two value heads for each key head.
-::testing::AssertionResult check_delta_rule(Kernels& kernels, bool segments) {
+::testing::AssertionResult check_delta_rule(Kernels& kernels, bool segments, StateRule rule) {
   Runner run(kernels);
   TensorSource source(22, /*awkward=*/true);
   const std::int64_t n = 10, keys = 2, values = 4, dk = 3, dv = 2;
+  const bool corrects = rule == StateRule::kDelta;
   const DeltaRuleInput in{.q = source.normal_rows(kDType, {n, keys, dk}),
                           .k = source.normal_rows(kDType, {n, keys, dk}),
                           .v = source.normal_rows(kDType, {n, values, dv}),
                           .decay = source.normal_rows(kDType, {n, values}),
-                          .strength = source.normal_rows(kDType, {n, values}),
+                          .strength = corrects ? source.normal_rows(kDType, {n, values}) : Tensor(),
                           .rate = source.normal(kDType, {values}, -1, 0.5),
                           .bias = source.normal(kDType, {values}),
+                          .skip = corrects ? Tensor() : source.normal(kDType, {values}),
                           .segments = two_samples(segments),
-                          .samples = 2};
+                          .samples = 2,
+                          .rule = rule};
   const Tensor out = source.unwritten(kDType, {n, values, dv});
   const Tensor dout = source.normal(kDType, {n, values, dv});
   const Accumulated drate(source, {values});
   const Accumulated dbias(source, {values});
-  const DeltaRuleBackward backward{.dq = source.unwritten_rows(kDType, in.q.shape()),
-                                   .dk = source.unwritten_rows(kDType, in.q.shape()),
-                                   .dv = source.unwritten_rows(kDType, in.v.shape()),
-                                   .ddecay = source.unwritten_rows(kDType, in.decay.shape()),
-                                   .dstrength = source.unwritten_rows(kDType, in.decay.shape()),
-                                   .drate = drate.tensor(),
-                                   .dbias = dbias.tensor(),
-                                   .dout = dout,
-                                   .in = in};
+  const Accumulated dskip(source, {values});
+  const DeltaRuleBackward backward{
+      .dq = source.unwritten_rows(kDType, in.q.shape()),
+      .dk = source.unwritten_rows(kDType, in.q.shape()),
+      .dv = source.unwritten_rows(kDType, in.v.shape()),
+      .ddecay = source.unwritten_rows(kDType, in.decay.shape()),
+      .dstrength = corrects ? source.unwritten_rows(kDType, in.decay.shape()) : Tensor(),
+      .drate = drate.tensor(),
+      .dbias = dbias.tensor(),
+      .dskip = corrects ? Tensor() : dskip.tensor(),
+      .dout = dout,
+      .in = in};
   run(backward);
   const auto loss = [&] {
     run(DeltaRuleForward{.out = out, .in = in});
     return weighted_sum(out, dout);
   };
-  return slopes_agree(loss, {{"q", in.q, backward.dq},
-                             {"k", in.k, backward.dk},
-                             {"v", in.v, backward.dv},
-                             {"decay", in.decay, backward.ddecay},
-                             {"strength", in.strength, backward.dstrength},
-                             {"rate", in.rate, drate.take()},
-                             {"bias", in.bias, dbias.take()}});
+  std::vector<Gradient> gradients{
+      {"q", in.q, backward.dq},        {"k", in.k, backward.dk},
+      {"v", in.v, backward.dv},        {"decay", in.decay, backward.ddecay},
+      {"rate", in.rate, drate.take()}, {"bias", in.bias, dbias.take()}};
+  if (corrects) {
+    gradients.push_back({"strength", in.strength, backward.dstrength});
+  } else {
+    gradients.push_back({"skip", in.skip, dskip.take()});
+  }
+  return slopes_agree(loss, gradients);
 }
 
 }  // namespace
@@ -873,8 +888,12 @@ std::vector<GradientCheck> gradient_checks() {
     const char* of = segments ? "documents" : "samples";
     checks.push_back({fmt::format("convolution of {}", of),
                       [=](Kernels& kernels) { return check_convolution(kernels, segments); }});
-    checks.push_back({fmt::format("delta rule of {}", of),
-                      [=](Kernels& kernels) { return check_delta_rule(kernels, segments); }});
+    for (const StateRule rule : {StateRule::kDelta, StateRule::kStateSpace}) {
+      const char* name = rule == StateRule::kDelta ? "delta rule" : "state space";
+      checks.push_back({fmt::format("{} of {}", name, of), [=](Kernels& kernels) {
+                          return check_delta_rule(kernels, segments, rule);
+                        }});
+    }
   }
   return checks;
 }

@@ -2,6 +2,8 @@
 // and by many.
 #include "recurrent_cases.h"
 
+#include <cmath>
+
 #include "support/tensors.h"
 
 namespace piton::test {
@@ -29,7 +31,9 @@ class RecurrentCases {
                                 {"samples", 2, 37},
                                 {"documents", 2, 12, {1, 2, 5, 4}}};
     for (const Rows& rows : all) {
-      for (const auto& [c, w] : {std::pair{1, 1}, {7, 4}, {64, 3}, {131, 4}}) add(rows, c, w);
+      for (const auto& [c, w] : {std::pair{1, 1}, {7, 4}, {64, 3}, {131, 4}}) {
+        for (const bool biased : {false, true}) add(rows, c, w, biased);
+      }
     }
     for (const std::int64_t c : {5, 130}) {
       const std::int64_t n = 9;
@@ -37,12 +41,14 @@ class RecurrentCases {
           ConvolutionForward{.y = source_.unwritten(dtype_, {n, c}),
                              .x = source_.normal_rows(dtype_, {n, c}),
                              .weight = source_.normal(dtype_, {c, 4}),
+                             .bias = c == 5 ? Tensor() : source_.normal(dtype_, {c}),
                              .texts = texts(),
                              .state = source_.normal(dtype_, {5, 3, c})});
     }
   }
 
-  void add_delta_rules() {
+  void add_delta_rules(StateRule rule) {
+    const bool corrects = rule == StateRule::kDelta;
     struct Heads {
       std::int64_t keys, values, key_size, value_size;
     };
@@ -54,28 +60,36 @@ class RecurrentCases {
                                 {"chunks of fast decays", 1, 150, {}, 2.5},
                                 {"documents", 2, 12, {1, 2, 5, 4}}};
     for (const Rows& rows : all) {
-      for (const Heads& h : {Heads{1, 1, 1, 1}, {2, 4, 9, 5}, {1, 2, 32, 70}, {1, 1, 128, 24}}) {
+      for (const Heads& h : {Heads{1, 1, 1, 1},
+                             {2, 4, 9, 5},
+                             {1, 2, 32, 70},
+                             {1, 1, 128, 24},
+                             {1, 2, 256, 64},
+                             {1, 19, 6, 3}}) {
         if (rows.length == 150 && h.key_size == 1) continue;
-        const auto [in, detail] = input(rows, h.keys, h.values, h.key_size, h.value_size);
-        add("forward, " + detail, terms_of(rows, h.key_size),
+        if (rows.length == 150 && (h.key_size == 256 || h.values == 19)) continue;
+        const auto [in, detail] = input(rule, rows, h.keys, h.values, h.key_size, h.value_size);
+        add("forward, " + detail, terms_of(rule, rows, h.key_size),
             DeltaRuleForward{.out = source_.unwritten(dtype_, in.v.shape()), .in = in});
         const bool all_sums = h.values != 1;
         const Shape heads{h.values};
-        add("backward, " + detail, terms_of(rows, h.key_size) * 4,
-            DeltaRuleBackward{.dq = source_.unwritten_rows(dtype_, in.q.shape()),
-                              .dk = source_.unwritten_rows(dtype_, in.q.shape()),
-                              .dv = source_.unwritten_rows(dtype_, in.v.shape()),
-                              .ddecay = source_.unwritten_rows(dtype_, in.decay.shape()),
-                              .dstrength = source_.unwritten_rows(dtype_, in.decay.shape()),
-                              .drate = all_sums ? source_.normal(sums_, heads) : Tensor(),
-                              .dbias = all_sums ? source_.normal(sums_, heads) : Tensor(),
-                              .dout = source_.normal(dtype_, in.v.shape()),
-                              .in = in});
+        add("backward, " + detail, terms_of(rule, rows, h.key_size) * 4,
+            DeltaRuleBackward{
+                .dq = source_.unwritten_rows(dtype_, in.q.shape()),
+                .dk = source_.unwritten_rows(dtype_, in.q.shape()),
+                .dv = source_.unwritten_rows(dtype_, in.v.shape()),
+                .ddecay = source_.unwritten_rows(dtype_, in.decay.shape()),
+                .dstrength = corrects ? source_.unwritten_rows(dtype_, in.decay.shape()) : Tensor(),
+                .drate = all_sums ? source_.normal(sums_, heads) : Tensor(),
+                .dbias = all_sums ? source_.normal(sums_, heads) : Tensor(),
+                .dskip = all_sums && !corrects ? source_.normal(sums_, heads) : Tensor(),
+                .dout = source_.normal(dtype_, in.v.shape()),
+                .in = in});
       }
     }
     for (const std::int64_t d : {3, 64}) {
-      auto [in, detail] = input({"texts", 1, 9}, 2, 4, d, d + 1);
-      add("forward, " + detail, 16 + d,
+      auto [in, detail] = input(rule, {"texts", 1, 9}, 2, 4, d, d + 1);
+      add("forward, " + detail, terms_of(rule, {"texts", 1, 9}, d),
           DeltaRuleForward{.out = source_.unwritten(dtype_, in.v.shape()),
                            .in = in,
                            .texts = texts(),
@@ -115,8 +129,12 @@ class RecurrentCases {
             .slots = tensor_of(DType::kI32, {3}, std::vector<double>{3, 0, 4})};
   }
 
-  static std::int64_t terms_of(const Rows& rows, std::int64_t keys) {
-    return 8 + std::min<std::int64_t>(rows.length, 32) + keys;
+  // Rows of queries and keys have length 1 in the delta rule. In a state space they are as long as
+  // the root of their channels, and so are the terms of sums, which differ in sign.
+  static std::int64_t terms_of(StateRule rule, const Rows& rows, std::int64_t keys) {
+    const double size =
+        rule == StateRule::kDelta ? 1 : 1 + 3 * std::sqrt(static_cast<double>(keys));
+    return static_cast<std::int64_t>(size) * (8 + std::min<std::int64_t>(rows.length, 32) + keys);
   }
 
   static Tensor segments_of(const Rows& rows) {
@@ -129,47 +147,56 @@ class RecurrentCases {
     return tensor_of(DType::kI32, {std::ssize(ids)}, ids);
   }
 
-  void add(const Rows& rows, std::int64_t c, std::int64_t w) {
-    const std::string detail = fmt::format("{}, c {} w {}", rows.name, c, w);
+  void add(const Rows& rows, std::int64_t c, std::int64_t w, bool biased) {
+    const std::string detail =
+        fmt::format("{}, c {} w {}{}", rows.name, c, w, biased ? ", biased" : "");
     const std::int64_t n = rows.samples * rows.length;
     const Tensor x = source_.normal_rows(dtype_, {n, c});
     const Tensor weight = source_.normal(dtype_, {c, w});
+    const Tensor bias = biased ? source_.normal(dtype_, {c}) : Tensor();
     const Tensor segments = segments_of(rows);
     add("forward, " + detail, w,
         ConvolutionForward{.y = source_.unwritten(dtype_, {n, c}),
                            .x = x,
                            .weight = weight,
+                           .bias = bias,
                            .segments = segments,
                            .samples = rows.samples});
     add("backward, " + detail, std::max(n, w),
         ConvolutionBackward{.dx = source_.unwritten_rows(dtype_, {n, c}),
                             .dweight = c == 7 ? Tensor() : source_.normal(sums_, {c, w}),
+                            .dbias = biased && c != 64 ? source_.normal(sums_, {c}) : Tensor(),
                             .dy = source_.normal(dtype_, {n, c}),
                             .x = x,
                             .weight = weight,
+                            .bias = bias,
                             .segments = segments,
                             .samples = rows.samples});
   }
 
   // Parts of the rows of one projection.
-  std::pair<DeltaRuleInput, std::string> input(const Rows& rows, std::int64_t keys,
+  std::pair<DeltaRuleInput, std::string> input(StateRule rule, const Rows& rows, std::int64_t keys,
                                                std::int64_t values, std::int64_t key_size,
                                                std::int64_t value_size) {
+    const bool corrects = rule == StateRule::kDelta;
     const std::int64_t n = rows.samples * rows.length;
     const auto heads = [&](std::int64_t count, std::int64_t d) {
       return source_.normal_rows(dtype_, {n, count * d}).split_dim(1, d);
     };
-    return {DeltaRuleInput{.q = heads(keys, key_size),
-                           .k = heads(keys, key_size),
-                           .v = heads(values, value_size),
-                           .decay = source_.normal_rows(dtype_, {n, values}),
-                           .strength = source_.normal_rows(dtype_, {n, values}),
-                           .rate = source_.normal(dtype_, {values}, rows.rate, 0.5),
-                           .bias = source_.normal(dtype_, {values}),
-                           .segments = segments_of(rows),
-                           .samples = rows.samples},
-            fmt::format("{}, heads {} and {} of {} and {}", rows.name, keys, values, key_size,
-                        value_size)};
+    return {
+        DeltaRuleInput{.q = heads(keys, key_size),
+                       .k = heads(keys, key_size),
+                       .v = heads(values, value_size),
+                       .decay = source_.normal_rows(dtype_, {n, values}),
+                       .strength = corrects ? source_.normal_rows(dtype_, {n, values}) : Tensor(),
+                       .rate = source_.normal(dtype_, {values}, rows.rate, 0.5),
+                       .bias = source_.normal(dtype_, {values}),
+                       .skip = corrects ? Tensor() : source_.normal(dtype_, {values}),
+                       .segments = segments_of(rows),
+                       .samples = rows.samples,
+                       .rule = rule},
+        fmt::format("{}{}, heads {} and {} of {} and {}", corrects ? "" : "state space, ",
+                    rows.name, keys, values, key_size, value_size)};
   }
 
   template <typename Call>
@@ -189,7 +216,8 @@ class RecurrentCases {
 std::vector<CallCase> recurrent_cases(const CaseOptions& options) {
   RecurrentCases cases(options);
   cases.add_convolutions();
-  cases.add_delta_rules();
+  cases.add_delta_rules(StateRule::kDelta);
+  cases.add_delta_rules(StateRule::kStateSpace);
   cases.add_gates();
   return cases.take();
 }

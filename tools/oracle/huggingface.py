@@ -63,6 +63,11 @@ def mamba2(vocabulary=131, **more):
     return transformers.Mamba2Config(**{**sizes, **more}), transformers.Mamba2ForCausalLM
 
 
+def nemotron_h(pattern, **more):
+    config, model = llama_like("NemotronH", hybrid_override_pattern=pattern, **{**NEMOTRON_H, **more})
+    return config, model
+
+
 def longrope(original, long=(1.0, 2.0, 3.0, 4.5)):
     return llama_like("Phi3", original_max_position_embeddings=original, pad_token_id=0, rope_parameters={
         "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": original,
@@ -140,6 +145,12 @@ MAMBA_EXPERTS = {**MAMBA, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state"
 GOLDEN["granite4-mamba"] = lambda: llama_like("GraniteMoeHybrid", **MAMBA)
 GOLDEN["granite4-mamba-moe"] = lambda: llama_like("GraniteMoeHybrid", **MAMBA_EXPERTS)
 GOLDEN["mamba2"] = mamba2
+# Layers of one kind each, two of MLPs one after another. Transformers cuts off steps below time_step_min, which nobody else does, so it is next to 0.
+NEMOTRON_H = dict(head_dim=12, mamba_num_heads=6, mamba_head_dim=8, ssm_state_size=12, n_groups=2, chunk_size=8, time_step_min=1e-9,
+                  layer_norm_epsilon=1e-5, pad_token_id=None)
+GOLDEN["nemotron-h"] = lambda: nemotron_h("M-M*--M")
+GOLDEN["nemotron-h-moe"] = lambda: nemotron_h("MEM*EE-", n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=14, n_group=4,
+                                              topk_group=2, routed_scaling_factor=1.5, moe_shared_expert_intermediate_size=26)
 GOLDEN["olmo2"] = lambda: llama_like("Olmo2", intermediate_size=54, pad_token_id=None, eos_token_id=None)
 GOLDEN["olmo3"] = lambda: llama_like("Olmo3", num_hidden_layers=4, sliding_window=9, pad_token_id=None, eos_token_id=None,
                                      layer_types=["sliding_attention", "full_attention"] * 2, rope_parameters={

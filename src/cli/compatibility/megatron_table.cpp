@@ -23,6 +23,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
      "norm-topk-prob "
      "moe-apply-probs-on-input moe-router-force-load-balancing "
      "moe-layer-freq:1 moe-shared-expert-intermediate-size:1 multi-latent-attention rope-type:1 "
+     "is-hybrid-model hybrid-attention-ratio:1 hybrid-mlp-ratio:1 "
      "hybrid-override-pattern:1 hybrid-layer-pattern:1 mamba-state-dim:1 mamba-d-state:1 "
      "mamba-head-dim:1 mamba-headdim:1 mamba-num-groups:1 mamba-ngroups:1 mamba-num-heads:1 "
      "mamba-d-conv:1 attention-output-gate linear-attention-freq:1 linear-num-key-heads:1 "
@@ -400,8 +401,7 @@ constexpr MegatronGroup kMegatronFlags[] = {
     {kNotYet,
      "mrope-section:* "
      "qk-l2-norm heterogeneous-layers-config-path:1 "
-     "heterogeneous-layers-config-encoded-json:1 hybrid-attention-ratio:1 "
-     "hybrid-mlp-ratio:1 is-hybrid-model disable-mamba-mem-eff-path "
+     "heterogeneous-layers-config-encoded-json:1  disable-mamba-mem-eff-path "
      "interleave-sliding-window:1 input-layernorm-in-fp32 enable-dsa-indexer index-topk:1 "
      "index-n-heads:1 index-head-dim:1 use-fused-lightning-indexer "
      "use-fused-lightning-indexer-loss use-sparse-flash-attn enable-mhc hc-mult:1 kv-compress "

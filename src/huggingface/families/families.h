@@ -54,6 +54,7 @@ HfFamily hf_minicpm();
 HfFamily hf_mistral();
 HfFamily hf_mixtral();
 HfFamily hf_nemotron();
+HfFamily hf_nemotron_h();
 HfFamily hf_phi();
 HfFamily hf_phi3();
 HfFamily hf_qwen2();

@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "huggingface/families/families.h"
 #include "huggingface/families/llama_like.h"
-#include "huggingface/families/state_space.h"
 #include "model/families.h"
 
 // Granite 3 (IBM 2024, github.com/ibm-granite/granite-3.0-language-models): LLaMA whose embedding,

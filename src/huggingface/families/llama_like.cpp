@@ -1,6 +1,7 @@
 #include "huggingface/families/llama_like.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -201,6 +202,12 @@ ExpertFacts hf_experts(const HfConfig& config, ExpertFacts otherwise) {
     config.refuse(older, fmt::format("the same as {}", newer));
   facts.choices = config.size("num_experts_per_tok", otherwise.choices);
   return facts;
+}
+
+void refuse_bounds_of_steps(const HfConfig& config) {
+  const auto bounds = config.bounds("time_step_limit");
+  if (bounds && (bounds->first > 0 || !std::isinf(bounds->second)))
+    config.refuse("time_step_limit", "[0, Infinity]");
 }
 
 void set_window(const HfConfig& config, ModelConfig& model, std::int64_t otherwise) {

@@ -72,6 +72,9 @@ void add_routed_expert_keys(const ModelConfig& model, nlohmann::ordered_json& ke
 // Of their MLP that all tokens share.
 std::vector<HfPart> shared_experts_parts();
 
+// Throws Error(kData) if "time_step_limit" cuts off steps of Mamba-2 below or above.
+void refuse_bounds_of_steps(const HfConfig& config);
+
 // Sets a window of "sliding_window" keys, including the token itself. `otherwise`: where
 // config.json lacks the key; 0: none.
 void set_window(const HfConfig& config, ModelConfig& model, std::int64_t otherwise = 0);

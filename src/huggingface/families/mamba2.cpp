@@ -1,56 +1,13 @@
-#include <cmath>
 #include <numeric>
 
 #include "base/json.h"
 #include "huggingface/families/families.h"
 #include "huggingface/families/llama_like.h"
-#include "huggingface/families/state_space.h"
 #include "model/families.h"
 
 // Mamba-2 (Dao & Gu 2024, arXiv:2405.21060) in the form of Transformers: layers of state spaces
 // alone, without attention and MLPs.
 namespace piton {
-
-// The rows of the projection are gate, values, keys, queries and steps; the convolution has the
-// three in the middle. A filter is a matrix [1, w] of each channel.
-std::vector<HfPart> state_space_parts(const StateSpaceFacts& facts, const std::string& module) {
-  const std::int64_t values = facts.values();
-  const std::int64_t keys = facts.keys();
-  const std::string input = module + "in_proj.";
-  std::vector<HfPart> parts{
-      {"mamba.gate.", input},
-      {"mamba.value.", input, values},
-      {"mamba.key.", input, 2 * values},
-      {"mamba.query.", input, 2 * values + keys},
-      {"mamba.step.", input, 2 * values + 2 * keys},
-      {.canonical = "mamba.rate", .name = module + "A_log", .complete = true},
-      {.canonical = "mamba.step_bias", .name = module + "dt_bias", .complete = true},
-      {.canonical = "mamba.skip", .name = module + "D", .complete = true},
-      {"mamba.norm.", module + "norm."},
-      {"mamba.output.", module + "out_proj."}};
-  std::int64_t first = 0;
-  for (const auto& [canonical, channels] : {std::pair{"mamba.value_filter", values},
-                                            {"mamba.key_filter", keys},
-                                            {"mamba.query_filter", keys}}) {
-    parts.push_back({.canonical = canonical,
-                     .name = module + "conv1d.weight",
-                     .first = first,
-                     .stacks = facts.convolved(),
-                     .complete = true});
-    parts.push_back({.canonical = std::string(canonical) + "_bias",
-                     .name = module + "conv1d.bias",
-                     .first = first,
-                     .complete = true});
-    first += channels;
-  }
-  return parts;
-}
-
-void refuse_bounds_of_steps(const HfConfig& config) {
-  const auto bounds = config.bounds("time_step_limit");
-  if (bounds && (bounds->first > 0 || !std::isinf(bounds->second)))
-    config.refuse("time_step_limit", "[0, Infinity]");
-}
 
 namespace {
 

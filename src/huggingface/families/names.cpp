@@ -47,6 +47,50 @@ HfNames llama_names(std::vector<HfPart> other) {
   return names;
 }
 
+namespace {
+
+// `part`: a whole name, or what is before its last word: "mlp.up.".
+bool is_of_part(const std::string& canonical, const std::string& part) {
+  return part.ends_with('.') ? canonical.starts_with(part) : canonical == part;
+}
+
+}  // namespace
+
+// The rows of the projection are gate, values, keys, queries and steps; the convolution has the
+// three in the middle. A filter is a matrix [1, w] of each channel.
+std::vector<HfPart> state_space_parts(const StateSpaceFacts& facts, const std::string& module) {
+  const std::int64_t values = facts.values();
+  const std::int64_t keys = facts.keys();
+  const std::string input = module + "in_proj.";
+  std::vector<HfPart> parts{
+      {"mamba.gate.", input},
+      {"mamba.value.", input, values},
+      {"mamba.key.", input, 2 * values},
+      {"mamba.query.", input, 2 * values + keys},
+      {"mamba.step.", input, 2 * values + 2 * keys},
+      {.canonical = "mamba.rate", .name = module + "A_log", .complete = true},
+      {.canonical = "mamba.step_bias", .name = module + "dt_bias", .complete = true},
+      {.canonical = "mamba.skip", .name = module + "D", .complete = true},
+      {"mamba.norm.", module + "norm."},
+      {"mamba.output.", module + "out_proj."}};
+  std::int64_t first = 0;
+  for (const auto& [canonical, channels] : {std::pair{"mamba.value_filter", values},
+                                            {"mamba.key_filter", keys},
+                                            {"mamba.query_filter", keys}}) {
+    parts.push_back({.canonical = canonical,
+                     .name = module + "conv1d.weight",
+                     .first = first,
+                     .stacks = facts.convolved(),
+                     .complete = true});
+    parts.push_back({.canonical = std::string(canonical) + "_bias",
+                     .name = module + "conv1d.bias",
+                     .first = first,
+                     .complete = true});
+    first += channels;
+  }
+  return parts;
+}
+
 std::vector<HfPart> packed_attention(const ModelConfig& model, const std::string& name) {
   const std::int64_t queries = model.heads * model.head_size;
   const std::int64_t keys = model.groups * model.head_size;
@@ -136,10 +180,7 @@ std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names
     }
     if (later && found) continue;
     for (const HfPart& other : names.parts) {
-      const bool matches = other.complete && !other.canonical.ends_with('.')
-                               ? of_part == other.canonical
-                               : of_part.starts_with(other.canonical);
-      if (!of_layer || !matches) continue;
+      if (!of_layer || !is_of_part(of_part, other.canonical)) continue;
       HfPart one = other;
       one.name = with_expert(one.name, expert);
       if (one.expert_rows > 0) one.first += std::stoll(expert) * one.expert_rows;

@@ -46,6 +46,9 @@ std::vector<HfPart> packed_attention(const ModelConfig& model, const std::string
 // The same, interleaved by group: its queries, its key, its value.
 std::vector<HfPart> grouped_attention(const ModelConfig& model, const std::string& name);
 
+// The parts of a layer of Mamba-2, whose names in the files begin with `module`: "mamba.".
+std::vector<HfPart> state_space_parts(const StateSpaceFacts& facts, const std::string& module);
+
 // A place for every canonical tensor of the model; the head's too, even if it is tied.
 std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names);
 

@@ -31,6 +31,7 @@ std::vector<TextStretch> rows_of_texts(const TextRows& texts, std::int64_t sampl
 void execute(const ConvolutionForward& call) {
   const Values x = Values::read(call.x);
   const Values weight = Values::read(call.weight);
+  const Values bias = Values::read(call.bias);
   const Values segments = Values::read(call.segments);
   Values state = Values::read(call.state);
   Values y(call.y.shape());
@@ -43,7 +44,7 @@ void execute(const ConvolutionForward& call) {
         return text.continues ? state(text.slot, width - 1 - (text.begin - row), c) : 0.0;
       };
       for (std::int64_t t = text.begin; t < text.end; ++t) {
-        double z = 0;
+        double z = bias.given() ? bias(c) : 0;
         for (std::int64_t j = 0; j < width; ++j) {
           const std::int64_t row = t - width + 1 + j;
           if (segments.given() && (row < text.begin || segments(row) != segments(t))) continue;
@@ -66,9 +67,11 @@ void execute(const ConvolutionBackward& call) {
   const Values x = Values::read(call.x);
   const Values dy = Values::read(call.dy);
   const Values weight = Values::read(call.weight);
+  const Values bias = Values::read(call.bias);
   const Values segments = Values::read(call.segments);
   Values dx(call.x.shape());
   Values dweight = Values::read(call.dweight);
+  Values dbias = Values::read(call.dbias);
   const std::int64_t width = call.weight.dim(1);
   for (const TextStretch& text : rows_of_texts({}, call.samples, call.x.dim(0))) {
     for (std::int64_t c = 0; c < call.x.dim(1); ++c) {
@@ -80,10 +83,11 @@ void execute(const ConvolutionBackward& call) {
             body(j, row);
           }
         };
-        double z = 0;
+        double z = bias.given() ? bias(c) : 0;
         for_each_row([&](std::int64_t j, std::int64_t row) { z += weight(c, j) * x(row, c); });
         const double s = 1 / (1 + std::exp(-z));
         const double dz = dy(t, c) * s * (1 + z * (1 - s));
+        if (dbias.given()) dbias(c) += dz;
         for_each_row([&](std::int64_t j, std::int64_t row) {
           dx(row, c) += weight(c, j) * dz;
           if (dweight.given()) dweight(c, j) += x(row, c) * dz;
@@ -93,6 +97,7 @@ void execute(const ConvolutionBackward& call) {
   }
   dx.write(call.dx);
   if (dweight.given()) dweight.write(call.dweight);
+  if (dbias.given()) dbias.write(call.dbias);
 }
 
 }  // namespace piton::reference

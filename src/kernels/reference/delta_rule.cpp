@@ -1,4 +1,4 @@
-// The gated delta rule, row by row.
+// The gated delta rule and that of a state space, row by row.
 #include "kernels/recurrent/delta_rule.h"
 
 #include <cmath>
@@ -15,16 +15,18 @@ using Vector = std::vector<double>;
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-// A row of a head over its length, times `factor`.
-struct UnitRow {
+// A row of a head over its length, times `factor`; of a state space the row itself.
+struct KeyRow {
   Vector x;
-  double inverse = 0;
+  double inverse = 1;
+  bool unit = true;
 
-  UnitRow(const Values& rows, std::int64_t row, std::int64_t head, double factor) {
+  KeyRow(const Values& rows, std::int64_t row, std::int64_t head, double factor, bool is_unit)
+      : unit(is_unit) {
     double squares = kDeltaNormEps;
     const std::int64_t d = rows.shape()[2];
     for (std::int64_t i = 0; i < d; ++i) squares += rows(row, head, i) * rows(row, head, i);
-    inverse = 1 / std::sqrt(squares);
+    if (unit) inverse = 1 / std::sqrt(squares);
     for (std::int64_t i = 0; i < d; ++i) x.push_back(rows(row, head, i) * inverse * factor);
   }
 
@@ -32,11 +34,11 @@ struct UnitRow {
   void add_gradient(const Vector& d, double factor, Values& to, std::int64_t row,
                     std::int64_t head) const {
     double along = 0;
-    for (std::size_t i = 0; i < d.size(); ++i) along += d[i] * x[i];
+    for (std::size_t i = 0; unit && i < d.size(); ++i) along += d[i] * x[i];
     along /= factor;
     for (std::size_t i = 0; i < d.size(); ++i) {
       to(row, head, static_cast<std::int64_t>(i)) +=
-          inverse * factor * (d[i] - x[i] / factor * along);
+          unit ? inverse * factor * (d[i] - x[i] / factor * along) : d[i];
     }
   }
 };
@@ -50,26 +52,41 @@ struct Inputs {
         strength(Values::read(in.strength)),
         rate(Values::read(in.rate)),
         bias(Values::read(in.bias)),
+        skip(Values::read(in.skip)),
         segments(Values::read(in.segments)),
         n(in.q.dim(0)),
         keys(in.q.dim(2)),
         values(in.v.dim(2)),
         heads(in.v.dim(1)),
         shared(in.v.dim(1) / in.q.dim(1)),
-        factor(1 / std::sqrt(static_cast<double>(in.q.dim(2)))) {}
+        corrects(in.rule == StateRule::kDelta),
+        factor(corrects ? 1 / std::sqrt(static_cast<double>(in.q.dim(2))) : 1) {}
 
+  double step(std::int64_t row, std::int64_t head) const {
+    const double x = decay(row, head) + bias(head);
+    return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+  }
   // The logarithm of `keep`.
   double log_keep(std::int64_t row, std::int64_t head) const {
-    const double x = decay(row, head) + bias(head);
-    const double softplus = x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
-    return -std::exp(rate(head)) * softplus;
+    return -std::exp(rate(head)) * step(row, head);
+  }
+  // What d is times the error.
+  double gate(std::int64_t row, std::int64_t head) const {
+    return corrects ? logistic(strength(row, head)) : step(row, head);
+  }
+  KeyRow query_row(std::int64_t row, std::int64_t head) const {
+    return {q, row, head / shared, factor, corrects};
+  }
+  KeyRow key_row(std::int64_t row, std::int64_t head) const {
+    return {k, row, head / shared, 1, corrects};
   }
   bool begins(std::int64_t row, std::int64_t first) const {
     return row == first || (segments.given() && segments(row) != segments(row - 1));
   }
 
-  Values q, k, v, decay, strength, rate, bias, segments;
+  Values q, k, v, decay, strength, rate, bias, skip, segments;
   std::int64_t n, keys, values, heads, shared;
+  bool corrects;
   double factor;
 };
 
@@ -86,22 +103,23 @@ class State {
   // What a row did, for its backward.
   struct Step {
     Vector kept;   // keep S
-    Vector error;  // v - u
+    Vector error;  // v - u; of a state space v
     Vector d;
   };
   // `begins`: the state before the row is 0.
   Step step(std::int64_t row, bool begins) {
-    const UnitRow k(in_.k, row, head_ / in_.shared, 1);
+    const KeyRow k = in_.key_row(row, head_);
     const double keep = std::exp(in_.log_keep(row, head_));
-    const double strength = logistic(in_.strength(row, head_));
+    const double gate = in_.gate(row, head_);
     Step step;
     for (double& one : s_) one = begins ? 0 : one * keep;
     step.kept = s_;
     for (std::int64_t j = 0; j < in_.values; ++j) {
       double u = 0;
-      for (std::int64_t i = 0; i < in_.keys; ++i) u += at(i, j) * k.x[static_cast<std::size_t>(i)];
+      for (std::int64_t i = 0; in_.corrects && i < in_.keys; ++i)
+        u += at(i, j) * k.x[static_cast<std::size_t>(i)];
       step.error.push_back(in_.v(row, head_, j) - u);
-      step.d.push_back(strength * step.error.back());
+      step.d.push_back(gate * step.error.back());
       for (std::int64_t i = 0; i < in_.keys; ++i)
         at(i, j) += k.x[static_cast<std::size_t>(i)] * step.d.back();
     }
@@ -121,7 +139,7 @@ class HeadGradient {
       : in_(in), dout_(dout), head_(head), ds_(static_cast<std::size_t>(in.keys * in.values)) {}
 
   struct Outputs {
-    Values &dq, &dk, &dv, &ddecay, &dstrength, &drate, &dbias;
+    Values &dq, &dk, &dv, &ddecay, &dstrength, &drate, &dbias, &dskip;
   };
 
   void run(const TextStretch& rows, Outputs& to) {
@@ -139,13 +157,13 @@ class HeadGradient {
  private:
   void step_back(std::int64_t t, const State::Step& step, Outputs& to) {
     const std::int64_t key_head = head_ / in_.shared;
-    const UnitRow q(in_.q, t, key_head, in_.factor);
-    const UnitRow k(in_.k, t, key_head, 1);
+    const KeyRow q = in_.query_row(t, head_);
+    const KeyRow k = in_.key_row(t, head_);
     const double log_keep = in_.log_keep(t, head_);
-    const double strength = logistic(in_.strength(t, head_));
+    const double gate = in_.gate(t, head_);
     Vector dq(static_cast<std::size_t>(in_.keys));
     Vector dk(static_cast<std::size_t>(in_.keys));
-    double dstrength = 0;
+    double dgate = 0;
     double dlog = 0;
     for (std::int64_t j = 0; j < in_.values; ++j) {
       const auto column = static_cast<std::size_t>(j);
@@ -161,24 +179,34 @@ class HeadGradient {
         dd += ds * k.x[row];
         dk[row] += ds * d;
       }
-      to.dv(t, head_, j) = strength * dd;
-      dstrength += dd * step.error[column];
-      const double du = -strength * dd;
+      to.dv(t, head_, j) = gate * dd;
+      dgate += dd * step.error[column];
+      if (!in_.corrects) {
+        to.dv(t, head_, j) += in_.skip(head_) * dout;
+        if (to.dskip.given()) to.dskip(head_) += dout * step.error[column];
+      }
+      const double du = -gate * dd;
       for (std::int64_t i = 0; i < in_.keys; ++i) {
         const auto row = static_cast<std::size_t>(i);
         double& ds = ds_[static_cast<std::size_t>(i * in_.values + j)];
         const double kept = step.kept[static_cast<std::size_t>(i * in_.values + j)];
-        ds += k.x[row] * du;
-        dk[row] += kept * du;
+        if (in_.corrects) {
+          ds += k.x[row] * du;
+          dk[row] += kept * du;
+        }
         dlog += ds * kept;
         ds *= std::exp(log_keep);
       }
     }
     q.add_gradient(dq, in_.factor, to.dq, t, key_head);
     k.add_gradient(dk, 1, to.dk, t, key_head);
-    to.dstrength(t, head_) = dstrength * strength * (1 - strength);
-    const double x = in_.decay(t, head_) + in_.bias(head_);
-    const double ddecay = -dlog * std::exp(in_.rate(head_)) * logistic(x);
+    const double slope = logistic(in_.decay(t, head_) + in_.bias(head_));  // of the step
+    double ddecay = -dlog * std::exp(in_.rate(head_)) * slope;
+    if (in_.corrects) {
+      to.dstrength(t, head_) = dgate * gate * (1 - gate);
+    } else {
+      ddecay += dgate * slope;
+    }
     to.ddecay(t, head_) = ddecay;
     if (to.drate.given()) to.drate(head_) += dlog * log_keep;
     if (to.dbias.given()) to.dbias(head_) += ddecay;
@@ -208,9 +236,9 @@ void execute(const DeltaRuleForward& call) {
       if (text.continues) for_each([](double& one, double stored) { one = stored; });
       for (std::int64_t t = text.begin; t < text.end; ++t) {
         state.step(t, !text.continues && in.begins(t, text.begin));
-        const UnitRow q(in.q, t, head / in.shared, in.factor);
+        const KeyRow q = in.query_row(t, head);
         for (std::int64_t j = 0; j < in.values; ++j) {
-          double sum = 0;
+          double sum = in.corrects ? 0 : in.skip(head) * in.v(t, head, j);
           for (std::int64_t i = 0; i < in.keys; ++i)
             sum += state.at(i, j) * q.x[static_cast<std::size_t>(i)];
           out(t, head, j) = sum;
@@ -230,10 +258,11 @@ void execute(const DeltaRuleBackward& call) {
   Values dk(call.dk.shape());
   Values dv(call.dv.shape());
   Values ddecay(call.ddecay.shape());
-  Values dstrength(call.dstrength.shape());
+  Values dstrength(in.corrects ? call.dstrength.shape() : Shape{0});
   Values drate = Values::read(call.drate);
   Values dbias = Values::read(call.dbias);
-  HeadGradient::Outputs to{dq, dk, dv, ddecay, dstrength, drate, dbias};
+  Values dskip = Values::read(call.dskip);
+  HeadGradient::Outputs to{dq, dk, dv, ddecay, dstrength, drate, dbias, dskip};
   for (const TextStretch& rows : rows_of_texts({}, call.in.samples, in.n)) {
     for (std::int64_t head = 0; head < in.heads; ++head) HeadGradient(in, dout, head).run(rows, to);
   }
@@ -241,9 +270,10 @@ void execute(const DeltaRuleBackward& call) {
   dk.write(call.dk);
   dv.write(call.dv);
   ddecay.write(call.ddecay);
-  dstrength.write(call.dstrength);
+  if (in.corrects) dstrength.write(call.dstrength);
   if (drate.given()) drate.write(call.drate);
   if (dbias.given()) dbias.write(call.dbias);
+  if (dskip.given()) dskip.write(call.dskip);
 }
 
 }  // namespace piton::reference

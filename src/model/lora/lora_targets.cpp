@@ -190,7 +190,8 @@ std::vector<std::string> lora_target_names(const ModelConfig& config) {
 bool layer_has_adapter(const ModelConfig& config, std::int64_t layer, const std::string& adapter) {
   if (adapter.starts_with("delta.") || adapter.starts_with("mamba."))
     return config.has_states(layer);
-  if (adapter.starts_with("attention.")) return !config.has_states(layer);
+  if (adapter.starts_with("attention."))
+    return config.has_mixer(layer) && !config.has_states(layer);
   const bool experts = config.has_experts(layer);
   if (is_of_experts(adapter)) return experts;
   if (adapter.starts_with(kShared)) return experts && config.experts->shared_ffn_hidden != 0;

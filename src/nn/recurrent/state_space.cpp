@@ -9,9 +9,9 @@ namespace {
 
 // exp(rate) is uniform from 1 to 16, and steps have uniform logarithms from 0.001 to 0.1, as
 // Megatron-core and the authors draw them.
-constexpr Initialization kRates{
+constexpr Initialization kInitialRates{
     .kind = Initialization::Kind::kLogUniform, .bound = 16, .lowest = 1};
-constexpr Initialization kSteps{
+constexpr Initialization kInitialSteps{
     .kind = Initialization::Kind::kSoftplusLogUniform, .bound = 0.1, .lowest = 0.001};
 
 Parameter* add_table(ParameterList& parameters, Parameter parameter, int contributions = 1) {
@@ -90,8 +90,8 @@ StateSpace::StateSpace(ParameterList& parameters, const Shard& shard, const std:
                          {{name + ".key_filter_bias", keys}, {name + ".query_filter_bias", keys}},
                          0, filters),
                uses);
-  rates_ = of_heads(parameters, shard, name + ".rate", shape.heads, kRates);
-  step_biases_ = of_heads(parameters, shard, name + ".step_bias", shape.heads, kSteps);
+  rates_ = of_heads(parameters, shard, name + ".rate", shape.heads, kInitialRates);
+  step_biases_ = of_heads(parameters, shard, name + ".step_bias", shape.heads, kInitialSteps);
   skips_ = of_heads(parameters, shard, name + ".skip", shape.heads,
                     {.kind = Initialization::Kind::kOne});
 }

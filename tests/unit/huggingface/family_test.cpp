@@ -172,6 +172,25 @@ TEST(HfModel, HasLayersOfMamba) {
   for (const ModelConfig& one : {dense, experts}) EXPECT_EQ(ModelOptions::of(one).resolve({}), one);
 }
 
+TEST(HfModel, HasTheLayersOfItsLetters) {
+  Json config = golden("nemotron-h-moe");
+  const ModelConfig model = model_of(config);  // MEM*EE-
+  EXPECT_EQ(*StateSpaceOptions::of(model).pattern, "MEM*EE-");
+  EXPECT_EQ(model.layers, 5);
+  EXPECT_EQ(model.mlp_layers, (std::vector<std::int64_t>{3, 4}));
+  EXPECT_EQ(ModelOptions::of(model).resolve({}), model);
+  config.erase("layers_block_type");
+  config["hybrid_override_pattern"] = "MEM*EE-";
+  EXPECT_EQ(model_of(config), model);
+  config["layers_block_type"] = {"mamba", "conv"};
+  EXPECT_THAT(message_of(Fault::kData, [&] { model_of(config); }),
+              HasSubstr("layers_block_type: got"));
+  config.erase("layers_block_type");
+  config["moe_latent_size"] = 16;
+  EXPECT_THAT(message_of(Fault::kData, [&] { model_of(config); }),
+              HasSubstr("moe_latent_size: got 16, wanted null"));
+}
+
 TEST(HfModel, HasOneNormAndAHeadWithABias) {
   const ModelConfig phi = model_of(golden("phi"));
   EXPECT_TRUE(phi.single_norm && phi.head_bias && phi.qkv_biases && !phi.rotary_pairs);

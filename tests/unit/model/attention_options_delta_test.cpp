@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "model/attention_options.h"
-#include "model/canonical_tensors.h"
 #include "model/config.h"
 #include "support/errors.h"
+#include "support/model_elements.h"
 
 namespace piton {
 namespace {
+
+using test::elements_of;
 
 ModelConfig made_with_states(std::vector<std::string> flags,
                              const std::string& model = "llama-tiny") {
@@ -23,12 +25,6 @@ ModelConfig made_with_states(std::vector<std::string> flags,
   options.settle(config);
   EXPECT_EQ(options.resolve(std::nullopt), config);
   return config;
-}
-
-std::int64_t elements_of(const ModelConfig& config) {
-  std::int64_t sum = 0;
-  for (const CanonicalShape& one : canonical_tensors(config)) sum += one.shape.elements();
-  return sum;
 }
 
 TEST(DeltaOptions, GiveTheLayersOfMegatron) {

@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/canonical_tensors.h"
 #include "model/config.h"
 #include "support/errors.h"
+#include "support/model_elements.h"
 
 namespace piton {
 namespace {
+
+using test::elements_of;
 
 ModelConfig made(std::vector<std::string> flags, const std::string& base = "llama-tiny") {
   flags.insert(flags.begin(), {"--model", base});
@@ -23,12 +25,6 @@ ModelConfig made(std::vector<std::string> flags, const std::string& base = "llam
   options.settle(config);
   EXPECT_EQ(options.resolve(std::nullopt), config);
   return config;
-}
-
-std::int64_t elements_of(const ModelConfig& config) {
-  std::int64_t sum = 0;
-  for (const CanonicalShape& one : canonical_tensors(config)) sum += one.shape.elements();
-  return sum;
 }
 
 TEST(StateSpaceOptions, GiveTheLayersOfAPattern) {
@@ -51,10 +47,11 @@ TEST(StateSpaceOptions, GiveTheLayersOfAPattern) {
   EXPECT_EQ(given.parameters(), elements_of(given));
   // A pattern says how many layers there are, and which have experts.
   const auto mixed = [](const char* pattern) {
-    return made({"--model-family", "mixtral", "--hybrid-override-pattern", pattern, "--hidden-size",
-                 "64", "--num-attention-heads", "4", "--num-experts", "4", "--vocab-size", "100",
-                 "--max-position-embeddings", "64", "--ffn-hidden-size", "96"},
-                "");
+    return made(
+        {"--model-family", "mixtral", "--hybrid-override-pattern", pattern, "--hidden-size", "64",
+         "--num-attention-heads", "4", "--num-experts", "4", "--vocab-size", "100",
+         "--max-position-embeddings", "64", "--ffn-hidden-size", "96", "--mamba-num-groups", "1"},
+        "");
   };
   const ModelConfig experts = mixed("MEM-*EMM-M");
   EXPECT_EQ(experts.layers, 6);
@@ -64,10 +61,42 @@ TEST(StateSpaceOptions, GiveTheLayersOfAPattern) {
   EXPECT_EQ(mixed("MEM*E").expert_layers(), 2);
   for (const ModelConfig& one : {experts, mixed("MEM*E")})
     EXPECT_EQ(one.parameters(), elements_of(one));
-  const ModelConfig bare = made({"--hybrid-override-pattern", "MM-*M"});
+  const ModelConfig bare = made({"--hybrid-override-pattern", "MM-*M", "--mamba-num-groups", "2"});
   EXPECT_EQ(bare.layers, 4);
   EXPECT_EQ(bare.bare_layers, (std::vector<std::int64_t>{0, 2, 3}));
   EXPECT_EQ(bare.parameters(), elements_of(bare));
+  const ModelConfig alone = made({"--hybrid-override-pattern=-M--*", "--mamba-num-groups", "2"});
+  EXPECT_EQ(alone.layers, 4);
+  EXPECT_EQ(alone.mlp_layers, (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(alone.state_layers(), 1);
+  EXPECT_EQ(alone.parameters(), elements_of(alone));
+}
+
+// Made by allocate_layers() of megatron-core 0.16.1 (ssm/mamba_hybrid_layer_allocation.py).
+TEST(StateSpaceOptions, PlaceSharesAsMegatronDoes) {
+  EXPECT_EQ(StateSpaceOptions::letters_of(8, 0.25, 0.5), "M-*-M*--");
+  EXPECT_EQ(StateSpaceOptions::letters_of(10, 0.2, 0), "MMM*MM*MMM");
+  EXPECT_EQ(StateSpaceOptions::letters_of(48, 0.3, 0),
+            "MM*MMM*MM*MM*MM*MMM*MM*MM*MM*MMM*MM*MM*MM*MMM*MM");
+  EXPECT_EQ(StateSpaceOptions::letters_of(48, 0.08, 0.5),
+            "M-M-M--M-*M-M-M-M--*M-M-M-M-*M--M-M-M-*M-M--M-M-");
+  EXPECT_EQ(StateSpaceOptions::letters_of(56, 0.08, 0.5),
+            "M-M-M--M-M*-M-M-M-M--M*-M-M-M-M-M*--M-M-M-M-M*-M--M-M-M-");
+  EXPECT_EQ(StateSpaceOptions::letters_of(10, 0, 0.3), "MM-MMM-MM-");
+  EXPECT_EQ(StateSpaceOptions::letters_of(10, 0.1, 0.1), "MMMMM*MMM-");
+  EXPECT_EQ(StateSpaceOptions::letters_of(24, 0.125, 0.375), "M-MM-*M-M-MM*-M-M-*MM-M-");
+  EXPECT_EQ(StateSpaceOptions::letters_of(13, 0.5, 0.25), "M*-*M*M*-*M*-");
+  EXPECT_EQ(StateSpaceOptions::letters_of(5, 0, 0), "MMMMM");
+  EXPECT_EQ(StateSpaceOptions::letters_of(48, 0.5, 0.2),
+            "M*-*M*M*-*M*-*M*M*-*M*-**M*-*M*M*-*M*-*M*M*-*M*-");
+  // --num-layers counts letters there.
+  const ModelConfig config =
+      made({"--is-hybrid-model", "--hybrid-attention-ratio", "0.25", "--hybrid-mlp-ratio", "0.5",
+            "--num-layers", "8", "--mamba-num-groups", "2"});
+  EXPECT_EQ(*StateSpaceOptions::of(config).pattern, StateSpaceOptions::letters_of(8, 0.25, 0.5));
+  const ModelConfig plain =
+      made({"--is-hybrid-model", "--num-layers", "3", "--mamba-num-groups", "2"});
+  EXPECT_EQ(*StateSpaceOptions::of(plain).pattern, "MMM");
 }
 
 TEST(StateSpaceOptions, RefuseWhatIsNoPattern) {
@@ -76,15 +105,17 @@ TEST(StateSpaceOptions, RefuseWhatIsNoPattern) {
     EXPECT_THAT(message_of(Fault::kUsage, [&] { made(flags, base); }), testing::HasSubstr(with));
   };
   const auto pattern = [&](const char* letters, const char* with) {
-    refused({"--hybrid-override-pattern", letters}, with);
+    refused({std::string("--hybrid-override-pattern=") + letters}, with);
   };
   pattern("M-M-X-M-", "--hybrid-override-pattern: got 'X' as letter 5 of M-M-X-M-, wanted M");
-  pattern("M-M--M-",
-          "got '-' as letter 5 of M-M--M-, wanted M (Mamba-2) or * (attention), as - and");
-  pattern("-M-M-M-", "got '-' as letter 1");
   pattern("", "--hybrid-override-pattern: is empty");
   pattern("M-M-M-", "--num-layers: got 4, but --hybrid-override-pattern has 3 layers of 6 letters");
   pattern("M-MEM-M-", "M-MEM-M- has experts (E); give --num-experts too");
+  refused({"--hybrid-mlp-ratio", "0.5"}, "--hybrid-mlp-ratio: is for --is-hybrid-model");
+  refused({"--is-hybrid-model", "--hybrid-attention-ratio", "0.6", "--hybrid-mlp-ratio", "0.5"},
+          "--hybrid-attention-ratio: got 0.6, with --hybrid-mlp-ratio 0.5");
+  refused({"--is-hybrid-model", "--num-layers", "2000000000"}, "--num-layers: got 2000000000");
+  refused({"--is-hybrid-model", "--num-experts", "4"}, "--num-experts: of a hybrid model");
   refused({"--mamba-num-heads", "4"}, "give --hybrid-override-pattern too");
   const auto with = [](std::vector<std::string> more) {
     more.insert(more.begin(), {"--hybrid-override-pattern", "M-M-*-M-", "--mamba-head-dim", "16"});

@@ -41,23 +41,29 @@ class ChannelRows {
   std::int64_t channels_;
 };
 
-// The weights [c, w] as blocks of [w, kBlock] in fp32, and how many rows each row reads; in shared
-// scratch.
+// The weights [c, w] as blocks of [w, kBlock] and biases (0 without) in fp32, and how many rows
+// each row reads; in shared scratch.
 struct SharedParts {
   float* weights = nullptr;
+  float* biases = nullptr;
   std::uint8_t* reach = nullptr;
 };
 
-SharedParts shared_parts(CpuContext& context, const Tensor& weight, const Tensor& segments,
-                         const std::vector<TextPart>& parts) {
+SharedParts shared_parts(CpuContext& context, const Tensor& weight, const Tensor& bias,
+                         const Tensor& segments, const std::vector<TextPart>& parts) {
   const std::int64_t channels = weight.dim(0);
   const std::int64_t width = weight.dim(1);
   const std::int64_t blocks = (channels + kBlock - 1) / kBlock;
   const std::int64_t all = blocks * width * kBlock;
   const std::int64_t rows = parts.empty() ? 0 : parts.back().begin + parts.back().rows;
-  std::byte* memory = context.scratch.shared((all + weight.elements()) * 4 + rows);
+  std::byte* memory =
+      context.scratch.shared((all + blocks * kBlock + weight.elements()) * 4 + rows);
   SharedParts shared{.weights = reinterpret_cast<float*>(memory)};
-  float* plain = shared.weights + all;
+  shared.biases = shared.weights + all;
+  std::fill_n(shared.biases, blocks * kBlock, 0.0F);
+  if (bias.defined())
+    context.vector.convert(shared.biases, Type::kF32, bias.raw(), type_of(bias.dtype()), channels);
+  float* plain = shared.biases + blocks * kBlock;
   context.vector.convert(plain, Type::kF32, weight.raw(), type_of(weight.dtype()),
                          weight.elements());
   std::fill_n(shared.weights, all, 0.0F);
@@ -83,7 +89,7 @@ void execute(CpuContext& context, const ConvolutionForward& call) {
   const std::int64_t width = call.weight.dim(1);
   const std::int64_t blocks = (channels + kBlock - 1) / kBlock;
   const std::vector<TextPart> parts = text_parts(call.texts, call.samples, call.x.dim(0));
-  const SharedParts shared = shared_parts(context, call.weight, call.segments, parts);
+  const SharedParts shared = shared_parts(context, call.weight, call.bias, call.segments, parts);
   context.threads.run(blocks * std::ssize(parts), [&](std::int64_t index) {
     const TextPart& part = parts[static_cast<std::size_t>(index / blocks)];
     const std::int64_t block = index % blocks;
@@ -101,6 +107,7 @@ void execute(CpuContext& context, const ConvolutionForward& call) {
       context.vector.convolution_forward({.y = y,
                                           .x = x,
                                           .weight = shared.weights + block * width * kBlock,
+                                          .bias = shared.biases + block * kBlock,
                                           .reach = shared.reach + part.begin + row,
                                           .rows = some,
                                           .columns = kBlock,
@@ -117,19 +124,20 @@ void execute(CpuContext& context, const ConvolutionBackward& call) {
   const std::int64_t width = call.weight.dim(1);
   const std::int64_t blocks = (channels + kBlock - 1) / kBlock;
   const std::vector<TextPart> parts = text_parts({}, call.samples, call.x.dim(0));
-  const SharedParts shared = shared_parts(context, call.weight, call.segments, parts);
+  const SharedParts shared = shared_parts(context, call.weight, call.bias, call.segments, parts);
   const std::int64_t before = width - 1;
   context.threads.run(blocks, [&](std::int64_t block) {
     const std::int64_t first = block * kBlock;
     const std::int64_t some = std::min(kBlock, channels - first);
     const ChannelRows rows(context, first, some);
     const std::int64_t padded = (kRows + before) * kBlock;
-    auto* x =
-        reinterpret_cast<float*>(context.scratch.own((2 * padded + (kRows + width) * kBlock) * 4));
+    auto* x = reinterpret_cast<float*>(
+        context.scratch.own((2 * padded + (kRows + width + 1) * kBlock) * 4));
     float* dx = x + padded;
     float* dy = dx + padded;
     float* dweight = dy + kRows * kBlock;
-    std::fill_n(dweight, width * kBlock, 0.0F);
+    float* dbias = dweight + width * kBlock;
+    std::fill_n(dweight, (width + 1) * kBlock, 0.0F);
     std::fill_n(dy, kRows * kBlock, 0.0F);
     for (const TextPart& part : parts) {
       std::fill_n(x, 2 * padded, 0.0F);
@@ -144,9 +152,11 @@ void execute(CpuContext& context, const ConvolutionBackward& call) {
         rows.read(dy, call.dy, part.begin + row, count);
         context.vector.convolution_backward({.dx = dx,
                                              .dweight = dweight,
+                                             .dbias = dbias,
                                              .dy = dy,
                                              .x = x,
                                              .weight = shared.weights + block * width * kBlock,
+                                             .bias = shared.biases + block * kBlock,
                                              .reach = shared.reach + part.begin + row,
                                              .rows = count,
                                              .columns = kBlock,
@@ -156,6 +166,10 @@ void execute(CpuContext& context, const ConvolutionBackward& call) {
         std::fill_n(dx + before * kBlock, count * kBlock, 0.0F);
       }
       write(part.rows, before);
+    }
+    if (call.dbias.defined()) {
+      auto* sums = call.dbias.data<float>();
+      for (std::int64_t c = 0; c < some; ++c) sums[first + c] += dbias[c];
     }
     if (!call.dweight.defined()) return;
     auto* sums = call.dweight.data<float>();

@@ -32,8 +32,11 @@ std::int64_t DeltaChunks::floats() const {
 std::int64_t DeltaChunks::place(float* memory) {
   Stretches from;
   if (memory != nullptr) from.begin(reinterpret_cast<std::byte*>(memory));
-  for (float** one : {&keeps_, &key_scores_, &links_, &scores_, &dscores_, &dlinks_})
-    *one = from.take(kDeltaChunk * kDeltaChunk);
+  for (float** one : {&keeps_, &dscores_}) *one = from.take(kDeltaChunk * kDeltaChunk);
+  if (corrects_) {
+    for (float** one : {&key_scores_, &links_, &scores_, &dlinks_})
+      *one = from.take(kDeltaChunk * kDeltaChunk);
+  }
   near_ = from.take(kDeltaChunk);
   keys_turned_ = from.take(keys_ * kDeltaChunk);
   turned_ = from.take(columns_ * kDeltaChunk);
@@ -60,10 +63,20 @@ void DeltaChunks::read_keeps(const DeltaChunk& chunk) {
   }
 }
 
-void DeltaChunks::multiply_keys(const DeltaChunk& chunk) {
+void DeltaChunks::turn_keys(const DeltaChunk& chunk) {
+  wide_ = padded(chunk.rows, vector_.lanes);
   // Rows that do not exist have products of 0.
   if (chunk.rows < wide_) std::fill_n(keys_turned_, keys_ * kDeltaChunk, 0.0F);
   turn(keys_turned_, kDeltaChunk, chunk.k, chunk.rows, keys_);
+}
+
+void DeltaChunks::multiply_scores(const DeltaChunk& chunk) {
+  turn_keys(chunk);
+  multiply_by_turned(chunk.scores, chunk.q, keys_turned_, keys_, chunk.rows);
+}
+
+void DeltaChunks::multiply_keys(const DeltaChunk& chunk) {
+  turn_keys(chunk);
   multiply_by_turned(key_scores_, chunk.k, keys_turned_, keys_, chunk.rows);
   for (std::int64_t t = 0; t < chunk.rows; ++t) {
     const float* keep = keeps_ + t * kDeltaChunk;
@@ -103,16 +116,17 @@ void DeltaChunks::solve_transposed(float* d, std::int64_t rows) const {
 }
 
 void DeltaChunks::forward(const DeltaChunk& chunk, float* next) {
+  const bool corrects_state = corrects_ && chunk.state != nullptr;
   read_keeps(chunk);
-  multiply_keys(chunk);
-  if (chunk.state != nullptr)
-    multiply(rows_, chunk.k, chunk.rows, keys_, chunk.state, columns_, false);
+  if (corrects_) multiply_keys(chunk);
+  if (corrects_state) multiply(rows_, chunk.k, chunk.rows, keys_, chunk.state, columns_, false);
   for (std::int64_t t = 0; t < chunk.rows; ++t) {
     float* e = chunk.e + t * columns_;
-    if (chunk.state != nullptr) add_scaled(e, rows_ + t * columns_, columns_, -near_[t]);
+    if (corrects_state) add_scaled(e, rows_ + t * columns_, columns_, -near_[t]);
     vector_.scale(chunk.d + t * columns_, e, Type::kF32, columns_, chunk.strength[t]);
   }
-  solve(chunk.d, chunk.rows);
+  if (corrects_) solve(chunk.d, chunk.rows);
+  if (chunk.out != nullptr) write_output(chunk);
   if (next == nullptr) return;
   const std::int64_t last = chunk.rows - 1;
   if (chunk.state != nullptr)
@@ -122,9 +136,33 @@ void DeltaChunks::forward(const DeltaChunk& chunk, float* next) {
                   chunk.state != nullptr);
 }
 
+// Each row by itself on the diagonal, so that what is not finite reaches no earlier row.
+void DeltaChunks::write_output(const DeltaChunk& chunk) const {
+  const auto add = [&](std::int64_t first, std::int64_t count, std::int64_t from,
+                       std::int64_t before) {
+    vector_.product(static_cast<int>(count), static_cast<int>(columns_), static_cast<int>(before),
+                    dscores_ + first * kDeltaChunk + from, kDeltaChunk, 1,
+                    chunk.d + from * columns_, columns_, chunk.out + first * columns_, columns_,
+                    true);
+  };
+  weigh(dscores_, chunk.scores, chunk.rows);
+  if (chunk.state != nullptr)
+    multiply(rows_, chunk.q, chunk.rows, keys_, chunk.state, columns_, false);
+  for (std::int64_t t = 0; t < chunk.rows; ++t) {
+    float* out = chunk.out + t * columns_;
+    vector_.scale(out, chunk.e + t * columns_, Type::kF32, columns_, chunk.skip);
+    if (chunk.state != nullptr) add_scaled(out, rows_ + t * columns_, columns_, near_[t]);
+  }
+  for (std::int64_t begin = 0; begin < chunk.rows; begin += kBlock) {
+    const std::int64_t end = std::min(begin + kBlock, chunk.rows);
+    if (begin > 0) add(begin, end - begin, 0, begin);
+    for (std::int64_t t = begin; t < end; ++t) add(t, 1, begin, t - begin + 1);
+  }
+}
+
 void DeltaChunks::backward(const DeltaChunk& chunk) {
   read_keeps(chunk);
-  multiply_keys(chunk);
+  if (corrects_) multiply_keys(chunk);
   std::fill_n(of_log_, kDeltaChunk, 0.0);
   read_output(chunk);
   read_scores(chunk);
@@ -140,15 +178,22 @@ void DeltaChunks::backward(const DeltaChunk& chunk) {
       sum = 0 * (sum + dot(chunk.dv + t * columns_, chunk.e + t * columns_, columns_));
     chunk.dlog_keep[t] = static_cast<float>(sum);
   }
+  if (corrects_) return;
+  for (std::int64_t t = 0; t < chunk.rows; ++t)
+    add_scaled(chunk.dv + t * columns_, chunk.dout + t * columns_, columns_, chunk.skip);
+}
+
+void DeltaChunks::weigh(float* y, const float* scores, std::int64_t rows) const {
+  for (std::int64_t t = 0; t < rows; ++t) {
+    for (std::int64_t i = 0; i < wide_; ++i)
+      y[t * kDeltaChunk + i] = keeps_[t * kDeltaChunk + i] * scores[t * kDeltaChunk + i];
+  }
 }
 
 void DeltaChunks::read_output(const DeltaChunk& chunk) {
   const std::int64_t c = chunk.rows;
-  multiply_by_turned(scores_, chunk.q, keys_turned_, keys_, c);
-  for (std::int64_t t = 0; t < c; ++t) {
-    for (std::int64_t i = 0; i < wide_; ++i)
-      dscores_[t * kDeltaChunk + i] = keeps_[t * kDeltaChunk + i] * scores_[t * kDeltaChunk + i];
-  }
+  if (corrects_) multiply_by_turned(scores_, chunk.q, keys_turned_, keys_, c);
+  weigh(dscores_, corrects_ ? scores_ : chunk.scores, c);
   multiply_turned(dd_, dscores_, kDeltaChunk, c, c, chunk.dout, columns_, false);
   of_last_ = 0;
   if (chunk.continues) {
@@ -166,7 +211,7 @@ void DeltaChunks::read_output(const DeltaChunk& chunk) {
       add_scaled(dd_ + t * columns_, row, columns_, last[t]);
     }
   }
-  solve_transposed(dd_, c);
+  if (corrects_) solve_transposed(dd_, c);
 }
 
 void DeltaChunks::read_scores(const DeltaChunk& chunk) {
@@ -174,33 +219,46 @@ void DeltaChunks::read_scores(const DeltaChunk& chunk) {
   if (c < wide_) std::fill_n(turned_, columns_ * kDeltaChunk, 0.0F);
   turn(turned_, kDeltaChunk, chunk.d, c, columns_);
   multiply_by_turned(dscores_, chunk.dout, turned_, columns_, c);
-  multiply_by_turned(dlinks_, dd_, turned_, columns_, c);
+  if (corrects_) multiply_by_turned(dlinks_, dd_, turned_, columns_, c);
   for (std::int64_t t = 0; t < c; ++t) {
     const float* keep = keeps_ + t * kDeltaChunk;
-    const float* score = scores_ + t * kDeltaChunk;
     float* dscore = dscores_ + t * kDeltaChunk;
-    float* key_score = key_scores_ + t * kDeltaChunk;
-    const float* dlink = dlinks_ + t * kDeltaChunk;
-    double of_row = 0;
-    double of_strength = 0;
     for (std::int64_t i = 0; i <= t; ++i) dscore[i] *= keep[i];
     std::fill(dscore + t + 1, dscore + wide_, 0.0F);
-    for (std::int64_t i = 0; i < t; ++i) {
-      const float of_score = -keep[i] * dlink[i];
-      const float with_keys = of_score * key_score[i];
-      const float of_keep = dscore[i] * score[i] + chunk.strength[t] * with_keys;
-      of_strength += with_keys;
-      of_row += of_keep;
-      of_log_[i] -= of_keep;
-      key_score[i] = chunk.strength[t] * of_score;
-      key_scores_[i * kDeltaChunk + t] = key_score[i];
+    chunk.dstrength[t] = dot(dd_ + t * columns_, chunk.e + t * columns_, columns_);
+    if (corrects_) {
+      read_links(chunk, t);
+      continue;
     }
-    key_score[t] = 0;
-    of_log_[t] += of_row;
-    chunk.dstrength[t] =
-        static_cast<float>(of_strength) + dot(dd_ + t * columns_, chunk.e + t * columns_, columns_);
+    const float* score = chunk.scores + t * kDeltaChunk;
+    of_log_[t] += dot(dscore, score, t);
+    for (std::int64_t i = 0; i < t; ++i) of_log_[i] -= dscore[i] * score[i];
+    vector_.accumulate(chunk.dscores + t * kDeltaChunk, dscore, Type::kF32, t + 1);
   }
   scale_rows(chunk.dv, dd_, chunk.strength, c, 1);
+}
+
+void DeltaChunks::read_links(const DeltaChunk& chunk, std::int64_t t) {
+  const float* keep = keeps_ + t * kDeltaChunk;
+  const float* score = scores_ + t * kDeltaChunk;
+  const float* dscore = dscores_ + t * kDeltaChunk;
+  const float* dlink = dlinks_ + t * kDeltaChunk;
+  float* key_score = key_scores_ + t * kDeltaChunk;
+  double of_row = 0;
+  double of_strength = 0;
+  for (std::int64_t i = 0; i < t; ++i) {
+    const float of_score = -keep[i] * dlink[i];
+    const float with_keys = of_score * key_score[i];
+    const float of_keep = dscore[i] * score[i] + chunk.strength[t] * with_keys;
+    of_strength += with_keys;
+    of_row += of_keep;
+    of_log_[i] -= of_keep;
+    key_score[i] = chunk.strength[t] * of_score;
+    key_scores_[i * kDeltaChunk + t] = key_score[i];
+  }
+  key_score[t] = 0;
+  of_log_[t] += of_row;
+  chunk.dstrength[t] += static_cast<float>(of_strength);
 }
 
 void DeltaChunks::add_to_rows(const DeltaChunk& chunk) {
@@ -216,15 +274,23 @@ void DeltaChunks::add_to_rows(const DeltaChunk& chunk) {
   if (chunk.state != nullptr) {
     turn(state_turned_, keys_, chunk.state, keys_, columns_);
     add(chunk.dq, chunk.dout, chunk.q, 1);
-    add(chunk.dk, chunk.dv, chunk.k, -1);
+    if (corrects_) add(chunk.dk, chunk.dv, chunk.k, -1);
   }
-  add_product(chunk.dq, dscores_, chunk.k, c);
-  add_product(chunk.dk, key_scores_, chunk.k, c);
-  multiply_turned(chunk.dk, dscores_, kDeltaChunk, c, c, chunk.q, keys_, true);
+  if (corrects_) {
+    add_product(chunk.dq, dscores_, chunk.k, c);
+    add_product(chunk.dk, key_scores_, chunk.k, c);
+    multiply_turned(chunk.dk, dscores_, kDeltaChunk, c, c, chunk.q, keys_, true);
+  }
   if (!chunk.continues) return;
   turn(state_turned_, keys_, chunk.dstate, keys_, columns_);
   scale_rows(updates_, chunk.d, keeps_ + (c - 1) * kDeltaChunk, c, 1);
   multiply(chunk.dk, updates_, c, columns_, state_turned_, keys_, true);
+}
+
+void DeltaChunks::add_scores(const DeltaChunk& chunk) const {
+  add_product(chunk.dq, chunk.dscores, chunk.k, chunk.rows);
+  multiply_turned(chunk.dk, chunk.dscores, kDeltaChunk, chunk.rows, chunk.rows, chunk.q, keys_,
+                  true);
 }
 
 void DeltaChunks::step_back(const DeltaChunk& chunk) {
@@ -233,6 +299,7 @@ void DeltaChunks::step_back(const DeltaChunk& chunk) {
     vector_.scale(chunk.dstate, chunk.dstate, Type::kF32, keys_ * columns_, near_[c - 1]);
   scale_rows(updates_, chunk.dout, near_, c, 1);
   multiply_turned(chunk.dstate, chunk.q, keys_, keys_, c, updates_, columns_, chunk.continues);
+  if (!corrects_) return;
   scale_rows(updates_, chunk.dv, near_, c, -1);
   multiply_turned(chunk.dstate, chunk.k, keys_, keys_, c, updates_, columns_, true);
 }

@@ -8,6 +8,10 @@
 //   out     = g Q S + (L * Q K^T) D                            S after = g[c] S + K^T (L[c, :] D)
 //
 // "s *" and "g" multiply rows. No L is a quotient, so keeps that are 0 or nearly so do no harm.
+//
+// A state space has no N, E = V and D = s V (Dao & Gu 2024, arXiv:2405.21060, section 6), for its
+// forward too. Q K^T is the same for all value heads of a key head, and so are the products with
+// its gradient: they are computed once for several heads.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +24,19 @@ inline constexpr std::int64_t kDeltaChunk = 64;  // c, at most
 
 // One chunk of a value head; rows of queries and keys have `keys` numbers, of values `columns`.
 struct DeltaChunk {
-  std::int64_t rows = 0;            // c
-  const float* q = nullptr;         // of length 1 over the root of dk
-  const float* k = nullptr;         // of length 1
+  std::int64_t rows = 0;     // c
+  const float* q = nullptr;  // as kernels/recurrent/delta_rule.h multiplies them
+  const float* k = nullptr;
   const float* keep = nullptr;      // [c]
   const float* strength = nullptr;  // s
-  float* e = nullptr;               // E; before DeltaChunks::forward() V
+  float* e = nullptr;               // E; before DeltaChunks::forward() V, of a state space too
   float* d = nullptr;               // D
   const float* state = nullptr;     // S [keys, columns]; null: the chunk begins a segment
+  // Of a state space:
+  float skip = 0;
+  float* scores = nullptr;   // Q K^T, by DeltaChunks::multiply_scores()
+  float* dscores = nullptr;  // its gradient over the heads before and this one, added to
+  float* out = nullptr;      // written by DeltaChunks::forward() if it is given
   // Of backward:
   const float* dout = nullptr;
   float* dq = nullptr;         // added to, of q as it is here
@@ -43,27 +52,34 @@ struct DeltaChunk {
 class DeltaChunks {
  public:
   // Sizes are multiples of the vector.
-  DeltaChunks(CpuContext& context, std::int64_t keys, std::int64_t columns)
-      : vector_(context.vector), keys_(keys), columns_(columns) {}
+  DeltaChunks(CpuContext& context, bool corrects, std::int64_t keys, std::int64_t columns)
+      : vector_(context.vector), corrects_(corrects), keys_(keys), columns_(columns) {}
   // Of the memory that place() gets, a multiple of 16.
   std::int64_t floats() const;
   // Returns floats(). Null: only counts.
   std::int64_t place(float* memory);
 
-  // Writes E and D, and S after to `next`, if that is given.
+  // Of a state space, before the first head of some with the same keys.
+  void multiply_scores(const DeltaChunk& chunk);
+  // Writes E and D, and S after to `next`, if that is given. It may be S.
   void forward(const DeltaChunk& chunk, float* next);
   // Of a chunk whose forward() was computed.
   void backward(const DeltaChunk& chunk);
+  // Of a state space, after the last head: the gradients of queries and keys by dscores.
+  void add_scores(const DeltaChunk& chunk) const;
 
  private:
   // L and g.
   void read_keeps(const DeltaChunk& chunk);
   // K^T, K K^T, and -N.
   void multiply_keys(const DeltaChunk& chunk);
+  void turn_keys(const DeltaChunk& chunk);
+  void write_output(const DeltaChunk& chunk) const;
   // The gradient of D by out and S after, then that of s E; and of the last keeps.
   void read_output(const DeltaChunk& chunk);
   // The gradients of Q K^T, K K^T, s and V.
   void read_scores(const DeltaChunk& chunk);
+  void read_links(const DeltaChunk& chunk, std::int64_t t);
   void add_to_rows(const DeltaChunk& chunk);
   void step_back(const DeltaChunk& chunk);
 
@@ -88,7 +104,11 @@ class DeltaChunks {
                   float sign) const;
   float dot(const float* a, const float* b, std::int64_t n) const;
 
+  // L * Q K^T.
+  void weigh(float* y, const float* scores, std::int64_t rows) const;
+
   const VectorTable& vector_;
+  bool corrects_;
   std::int64_t keys_;
   std::int64_t columns_;
   std::int64_t wide_ = 0;  // c, padded to the vector

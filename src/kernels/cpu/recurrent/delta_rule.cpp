@@ -1,8 +1,10 @@
-// The gated delta rule: heads of texts are divided among threads. A part goes through the rows of a
-// text in order, with columns of the state that stay in the first-level cache.
+// The gated delta rule, and that of a state space for texts of few rows: heads of texts are divided
+// among threads. A part goes through the rows of a text in order, with columns of the state that
+// stay in the first-level cache.
 #include "kernels/recurrent/delta_rule.h"
 
 #include "kernels/cpu/recurrent/delta_rows.h"
+#include "kernels/cpu/recurrent/state_space.h"
 
 namespace piton::cpu {
 namespace {
@@ -32,12 +34,13 @@ class Forward {
     Memory memory(*this, context_);
     const DeltaRuleInput& in = call_.in;
     const std::int64_t key_head = head / (in.v.dim(1) / in.q.dim(1));
-    read_unit_rows(context_, memory.q, memory.lengths, sizes_, in.q, key_head, part,
-                   query_factor(in));
-    read_unit_rows(context_, memory.k, memory.lengths, sizes_, in.k, key_head, part, 1);
+    read_key_rows(context_, memory.q, memory.lengths, sizes_, in, in.q, key_head, part,
+                  query_factor(in));
+    read_key_rows(context_, memory.k, memory.lengths, sizes_, in, in.k, key_head, part, 1);
     read_rows(context_, memory.v, sizes_.columns, in.v, head, part);
     const Gates gates{memory.keep, memory.strength};
-    gates.read(context_, in, head, part);
+    gates.read(in, head, part);
+    const float skip = corrects(in) ? 0 : number(in.skip, head);
     for (std::int64_t first = 0; first < sizes_.columns; first += block_) {
       take_columns(memory.values, block_, memory.v, sizes_.columns, first, part.rows);
       std::fill_n(memory.state, sizes_.keys * block_, 0.0F);
@@ -49,6 +52,8 @@ class Forward {
                                      .v = memory.values,
                                      .keep = memory.keep,
                                      .strength = memory.strength,
+                                     .corrects = corrects(in),
+                                     .skip = skip,
                                      .state = memory.state,
                                      .out = memory.values});
       put_columns(memory.v, sizes_.columns, memory.values, block_, first, part.rows);
@@ -108,7 +113,14 @@ class Forward {
 
 void execute(CpuContext& context, const DeltaRuleForward& call) {
   const std::int64_t heads = call.in.v.dim(1);
-  const std::vector<TextPart> parts = text_parts(call.texts, call.in.samples, call.in.q.dim(0));
+  std::vector<TextPart> parts = text_parts(call.texts, call.in.samples, call.in.q.dim(0));
+  if (!corrects(call.in)) {
+    const auto chunked = std::stable_partition(parts.begin(), parts.end(), [](const auto& part) {
+      return part.slot >= 0 && part.rows < kDeltaChunk;
+    });
+    if (chunked != parts.end()) state_space_forward(context, call, {chunked, parts.end()});
+    parts.erase(chunked, parts.end());
+  }
   const Forward forward(context, call, longest(parts));
   context.threads.run(std::ssize(parts) * heads, [&](std::int64_t index) {
     forward.run(parts[static_cast<std::size_t>(index / heads)], index % heads);

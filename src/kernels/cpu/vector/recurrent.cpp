@@ -1,4 +1,4 @@
-// Convolution of channels, and the gated delta rule row by row.
+// Convolution of channels, and the gated delta rule or that of a state space row by row.
 //
 // States are [keys, columns]: products with k and q then need no sums over lanes.
 #include "kernels/cpu/vector/recurrent.h"
@@ -13,7 +13,7 @@ namespace {
 template <typename Count>
 PITON_INLINE F convolved(const ConvolutionArguments& a, std::int64_t row, std::int64_t first,
                          std::int64_t i, Count count) {
-  F z = splat(0);
+  F z = load(a.bias + i, count);
   for (std::int64_t j = first; j < a.width; ++j)
     z += load(a.weight + j * a.columns + i, count) * load(a.x + (row + j) * a.columns + i, count);
   return z;
@@ -45,6 +45,7 @@ void convolution_backward(const ConvolutionArguments& a) {
           const F z = convolved(a, row, first, i, count);
           const Sigmoid s = sigmoid(z);
           const F dz = load(a.dy + row * a.columns + i, count) * (s.s + z * s.s * s.rest);
+          store(a.dbias + i, load(a.dbias + i, count) + dz, count);
           for (std::int64_t j = first; j < a.width; ++j) {
             const std::int64_t at = (row + j) * a.columns + i;
             const std::int64_t of_weight = j * a.columns + i;
@@ -66,7 +67,7 @@ void delta_forward(const DeltaArguments& a) {
     F d[kDeltaVectors];
     for (F& one : d) one = splat(0);
     // Nothing of a state is read whose product with 0 would not be 0.
-    if (keep != 0) {
+    if (a.corrects && keep != 0) {
       for (std::int64_t i = 0; i < a.keys; ++i) {
         for (int j = 0; j < kDeltaVectors; ++j)
           d[j] = add_product(d[j], load(a.state + i * kColumns + j * kLanes), splat(k[i]));
@@ -74,8 +75,9 @@ void delta_forward(const DeltaArguments& a) {
     }
     F out[kDeltaVectors];
     for (int j = 0; j < kDeltaVectors; ++j) {
-      d[j] = (load(a.v + row * kColumns + j * kLanes) - d[j] * keep) * a.strength[row];
-      out[j] = splat(0);
+      const F v = load(a.v + row * kColumns + j * kLanes);
+      d[j] = (a.corrects ? v - d[j] * keep : v) * a.strength[row];
+      out[j] = a.corrects ? splat(0) : v * a.skip;
     }
     for (std::int64_t i = 0; i < a.keys; ++i) {
       for (int j = 0; j < kDeltaVectors; ++j) {

@@ -175,9 +175,11 @@ struct ConvolutionArguments {
   float* y = nullptr;        // forward
   float* dx = nullptr;       // backward: [rows + width - 1, columns], added to
   float* dweight = nullptr;  // backward: [width, columns], added to
+  float* dbias = nullptr;    // backward: [columns], added to
   const float* dy = nullptr;
   const float* x = nullptr;             // [rows + width - 1, columns]
   const float* weight = nullptr;        // [width, columns]
+  const float* bias = nullptr;          // [columns]
   const std::uint8_t* reach = nullptr;  // [rows]: of the last rows those that a row reads
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -196,6 +198,8 @@ struct DeltaArguments {
   const float* v = nullptr;         // [rows, columns]
   const float* keep = nullptr;      // [rows]; 0: the states are 0 before the row
   const float* strength = nullptr;  // [rows]
+  bool corrects = true;             // false: of a state space
+  float skip = 0;                   // of a state space
   float* state = nullptr;           // [keys, columns], changed
   float* out = nullptr;             // [rows, columns]
 };

@@ -13,6 +13,7 @@ template <typename T>
 struct Filters {
   StridedRows<const T> x;
   const T* weight;
+  const T* bias;   // or nullptr
   const T* state;  // or nullptr
   TextPlaces texts;
   std::int64_t channels;
@@ -20,7 +21,7 @@ struct Filters {
 
   __device__ Wide<T> sum(std::int64_t row, std::int64_t channel) const {
     const RowsOfText text = texts.of(texts.text_of(row));
-    Wide<T> z = 0;
+    Wide<T> z = bias == nullptr ? Wide<T>{0} : widen(bias[channel]);
     for (std::int64_t j = 0; j < width; ++j) {
       const std::int64_t other = row - width + 1 + j;
       const Wide<T> w = widen(weight[channel * width + j]);
@@ -36,10 +37,11 @@ struct Filters {
 };
 
 template <typename T>
-Filters<T> filters_of(const Tensor& x, const Tensor& weight, const Tensor& state,
-                      const TextPlaces& texts) {
+Filters<T> filters_of(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                      const Tensor& state, const TextPlaces& texts) {
   return {.x = strided_rows<const T>(x),
           .weight = pointer<const T>(weight),
+          .bias = pointer<const T>(bias),
           .state = pointer<const T>(state),
           .texts = texts,
           .channels = x.dim(1),
@@ -117,26 +119,33 @@ struct InputGradient {
   }
 };
 
-// Neighboring threads have neighboring channels.
+// Neighboring threads have neighboring channels. Behind the filters are the biases.
 template <typename T>
 struct FilterGradient {
   Filters<T> filters;
   const Wide<T>* dz;
-  Wide<T>* dweight;
+  Wide<T>* dweight;  // or nullptr
+  Wide<T>* dbias;    // or nullptr
 
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t channel = i % filters.channels;
     const std::int64_t j = i / filters.channels;
+    const bool of_bias = j == filters.width;
+    if ((of_bias ? dbias : dweight) == nullptr) return;
     Wide<T> sum = 0;
     for (std::int64_t text = 0; text < filters.texts.count; ++text) {
       const RowsOfText of = filters.texts.of(text);
       for (std::int64_t row = of.begin; row < of.end; ++row) {
+        const Wide<T> term = dz[row * filters.channels + channel];
         const std::int64_t other = row - filters.width + 1 + j;
-        if (!filters.texts.sees(of, row, other)) continue;
-        sum += dz[row * filters.channels + channel] * widen(filters.x.at(other, channel));
+        if (of_bias) {
+          sum += term;
+        } else if (filters.texts.sees(of, row, other)) {
+          sum += term * widen(filters.x.at(other, channel));
+        }
       }
     }
-    dweight[channel * filters.width + j] += sum;
+    (of_bias ? dbias[channel] : dweight[channel * filters.width + j]) += sum;
   }
 };
 
@@ -147,7 +156,7 @@ void execute(const ConvolutionForward& call, const CallContext& context) {
   const std::int64_t channels = call.x.dim(1);
   const TextPlaces texts = places_of(call.texts, call.segments, call.samples, n);
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
-    const Filters<T> filters = filters_of<T>(call.x, call.weight, call.state, texts);
+    const Filters<T> filters = filters_of<T>(call.x, call.weight, call.bias, call.state, texts);
     launch_elements("launch of convolution forward", n * channels,
                     Convolve<T>{.filters = filters, .y = pointer<T>(call.y)}, context.stream);
     if (!call.state.defined()) return;
@@ -166,18 +175,21 @@ void execute(const ConvolutionBackward& call, const CallContext& context) {
     using S = Wide<T>;
     const Tensor sums = scratch(sizeof(S) == 8 ? DType::kF64 : DType::kF32, {n, channels}, context);
     S* dz = pointer<S>(sums);
-    const Filters<T> filters = filters_of<T>(call.x, call.weight, {}, texts);
+    const Filters<T> filters = filters_of<T>(call.x, call.weight, call.bias, {}, texts);
     launch_elements("launch of convolution backward", n * channels,
                     SumGradient<T>{.filters = filters, .dy = pointer<const T>(call.dy), .dz = dz},
                     context.stream);
     launch_elements("launch of the gradient of inputs", n * channels,
                     InputGradient<T>{.filters = filters, .dz = dz, .dx = strided_rows<T>(call.dx)},
                     context.stream);
-    if (!call.dweight.defined()) return;
-    launch_elements(
-        "launch of the gradient of filters", call.weight.elements(),
-        FilterGradient<T>{.filters = filters, .dz = dz, .dweight = pointer<S>(call.dweight)},
-        context.stream);
+    if (!call.dweight.defined() && !call.dbias.defined()) return;
+    launch_elements("launch of the gradient of filters",
+                    call.weight.elements() + (call.dbias.defined() ? channels : 0),
+                    FilterGradient<T>{.filters = filters,
+                                      .dz = dz,
+                                      .dweight = pointer<S>(call.dweight),
+                                      .dbias = pointer<S>(call.dbias)},
+                    context.stream);
   });
 }
 

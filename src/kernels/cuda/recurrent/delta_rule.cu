@@ -1,4 +1,5 @@
-// The gated delta rule, forward: in training, and from the states of texts.
+// The gated delta rule and that of a state space, forward: in training, and from the states of
+// texts.
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/recurrent/delta_rule.cuh"
 
@@ -34,9 +35,10 @@ __global__ void __launch_bounds__(kDeltaThreads, kBlocks)
     }
   };
   if (text.continues) for_each_stored([](Wide<T>& one, const Wide<T>& stored) { one = stored; });
+  const Wide<T> skip = in.corrects ? Wide<T>{0} : widen(in.skip[head]);
   for (std::int64_t t = text.begin; t < text.end; ++t) {
     const DeltaRow<T, kParts> row(in, text, t, head);
-    const UnitRow<T, kParts> q(in.q, t, head / in.shared, in.keys, in.factor);
+    const KeyRow<T, kParts> q(in, in.q, t, head, in.factor);
     state.keep(row);
     for (int c = 0; c < kDeltaColumns<T>; ++c) {
       const bool is_there = first + c < in.values;
@@ -45,6 +47,7 @@ __global__ void __launch_bounds__(kDeltaThreads, kBlocks)
       Wide<T> sum = 0;
       for (int p = 0; p < kParts; ++p) sum += state.s[c][p] * q.x[p];
       sum = sum_of_warp(sum);
+      if (!in.corrects) sum += skip * v;
       if (is_there && lane == 0)
         a.out[(t * in.heads + head) * in.values + first + c] = narrow<T>(sum);
     }

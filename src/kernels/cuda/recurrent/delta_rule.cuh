@@ -1,4 +1,5 @@
-// What both directions of the gated delta rule share in device code. Internal to this folder.
+// What both directions of the gated delta rule and of that of a state space share in device code.
+// Internal to this folder.
 //
 // A warp has some columns of the state of a head in registers: a lane has the channels of keys
 // lane, lane + 32, ... It goes through the rows of a text in order, alone.
@@ -45,16 +46,19 @@ struct DeltaInputs {
   StridedRows<const T> strength;
   const T* rate;
   const T* bias;
+  const T* skip;  // of a state space
   TextPlaces texts;
   std::int64_t keys;    // dk
   std::int64_t values;  // dv
   std::int64_t heads;   // hv
   std::int64_t shared;  // hv / hk
   Wide<T> factor;       // of queries
+  bool corrects;        // false: of a state space
 };
 
 template <typename T>
 DeltaInputs<T> delta_inputs(const DeltaRuleInput& in, const TextRows& texts) {
+  const bool corrects = in.rule == StateRule::kDelta;
   return {.q = strided_heads<const T>(in.q),
           .k = strided_heads<const T>(in.k),
           .v = strided_heads<const T>(in.v),
@@ -62,12 +66,15 @@ DeltaInputs<T> delta_inputs(const DeltaRuleInput& in, const TextRows& texts) {
           .strength = strided_rows<const T>(in.strength),
           .rate = pointer<const T>(in.rate),
           .bias = pointer<const T>(in.bias),
+          .skip = pointer<const T>(in.skip),
           .texts = places_of(texts, in.segments, in.samples, in.q.dim(0)),
           .keys = in.q.dim(2),
           .values = in.v.dim(2),
           .heads = in.v.dim(1),
           .shared = in.v.dim(1) / in.q.dim(1),
-          .factor = static_cast<Wide<T>>(1 / std::sqrt(static_cast<double>(in.q.dim(2))))};
+          .factor =
+              static_cast<Wide<T>>(corrects ? 1 / std::sqrt(static_cast<double>(in.q.dim(2))) : 1),
+          .corrects = corrects};
 }
 
 template <typename S>
@@ -87,22 +94,24 @@ __device__ S softplus_of(S x) {
   return x > S{0} ? x + log1p(exp(-x)) : log1p(exp(x));
 }
 
-// The channels of a lane of a row of queries or keys, over the row's length, times `factor`.
+// The channels of a lane of a row of queries or keys: over the row's length, times `factor`; of a
+// state space as they are.
 template <typename T, int kParts>
-struct UnitRow {
+struct KeyRow {
   Wide<T> x[kParts];
-  Wide<T> inverse;
 
-  __device__ UnitRow(const StridedHeads<const T>& rows, std::int64_t row, std::int64_t head,
-                     std::int64_t channels, Wide<T> factor) {
+  __device__ KeyRow(const DeltaInputs<T>& in, const StridedHeads<const T>& rows, std::int64_t row,
+                    std::int64_t head, Wide<T> factor) {
     const int lane = threadIdx.x % kWarp;
     Wide<T> squares = 0;
     for (int p = 0; p < kParts; ++p) {
       const std::int64_t i = lane + p * kWarp;
-      x[p] = i < channels ? widen(rows.at(row, head, i)) : Wide<T>{0};
+      x[p] = i < in.keys ? widen(rows.at(row, head / in.shared, i)) : Wide<T>{0};
       squares += x[p] * x[p];
     }
-    inverse = Wide<T>{1} / sqrt(sum_of_warp(squares) + static_cast<Wide<T>>(kDeltaNormEps));
+    if (!in.corrects) return;
+    const Wide<T> inverse =
+        Wide<T>{1} / sqrt(sum_of_warp(squares) + static_cast<Wide<T>>(kDeltaNormEps));
     for (int p = 0; p < kParts; ++p) x[p] *= inverse * factor;
   }
 };
@@ -110,18 +119,21 @@ struct UnitRow {
 // One row of a value head.
 template <typename T, int kParts>
 struct DeltaRow {
-  UnitRow<T, kParts> k;
+  KeyRow<T, kParts> k;
   Wide<T> keep;
-  Wide<T> strength;
+  Wide<T> strength;  // of a state space the step
   bool begins;
+  bool corrects;
 
   __device__ DeltaRow(const DeltaInputs<T>& in, const RowsOfText& text, std::int64_t row,
                       std::int64_t head)
-      : k(in.k, row, head / in.shared, in.keys, Wide<T>{1}),
-        keep(exp(-exp(widen(in.rate[head])) *
-                 softplus_of(widen(in.decay.at(row, head)) + widen(in.bias[head])))),
-        strength(sigmoid_of(widen(in.strength.at(row, head)))),
-        begins(in.texts.begins_at(text, row)) {}
+      : k(in, in.k, row, head, Wide<T>{1}),
+        begins(in.texts.begins_at(text, row)),
+        corrects(in.corrects) {
+    const Wide<T> step = softplus_of(widen(in.decay.at(row, head)) + widen(in.bias[head]));
+    keep = exp(-exp(widen(in.rate[head])) * step);
+    strength = corrects ? sigmoid_of(widen(in.strength.at(row, head))) : step;
+  }
 };
 
 // The columns of a warp of the state of a head.
@@ -139,8 +151,9 @@ struct WarpState {
       for (Wide<T>& one : column) one = row.begins ? Wide<T>{0} : one * row.keep;
     }
   }
-  // v - S^T k of a column; after keep().
+  // v - S^T k of a column; of a state space v. After keep().
   __device__ Wide<T> error(const DeltaRow<T, kParts>& row, int column, Wide<T> v) const {
+    if (!row.corrects) return v;
     Wide<T> u = 0;
     for (int p = 0; p < kParts; ++p) u += s[column][p] * row.k.x[p];
     return v - sum_of_warp(u);

@@ -1,6 +1,7 @@
-// The gated delta rule, backward: the states once more, of which those before each chunk of rows
-// are kept; then, from the last chunk to the first, those of all its rows. The warps of a block add
-// up their gradients of queries and keys. Blocks write theirs to scratch, of one sample at a time.
+// The gated delta rule and that of a state space, backward: the states once more, of which those
+// before each chunk of rows are kept; then, from the last chunk to the first, those of all its
+// rows. The warps of a block add up their gradients of queries and keys. Blocks write theirs to
+// scratch, of one sample at a time.
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/recurrent/delta_rule.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -26,6 +27,7 @@ struct DeltaBackwardArguments {
   Wide<T>* dk;         // [rows, blocks, dk]
   Wide<T>* dlog;       // [rows, blocks]
   Wide<T>* dstrength;  // [rows, blocks]
+  Wide<T>* dskip;      // [rows, blocks]
 };
 
 template <typename T, int kParts>
@@ -85,17 +87,20 @@ struct BackwardBlock {
     }
   }
 
-  // `sums`: shared, [warps, 2 kParts 32 + 2].
+  // `sums`: shared, [warps, 2 kParts 32 + 3].
   __device__ void step_back(WarpState<T, kParts>& ds, std::int64_t t, S* sums) const {
-    constexpr int kSums = 2 * kParts * kWarp + 2;
+    constexpr int kSums = 2 * kParts * kWarp + 3;
     const DeltaRow<T, kParts> row(a.in, text, t, head);
-    const UnitRow<T, kParts> q(a.in.q, t, head / a.in.shared, a.in.keys, a.in.factor);
+    const KeyRow<T, kParts> q(a.in, a.in.q, t, head, a.in.factor);
+    const S skip = a.in.corrects ? S{0} : widen(a.in.skip[head]);
     const std::int64_t in_chunk = (t - text.begin) % kDeltaChunk;
     S dq[kParts];
     S dk[kParts];
     for (int p = 0; p < kParts; ++p) dq[p] = dk[p] = 0;
     S dlog = 0;
     S dstrength = 0;
+    S dskip = 0;
+#pragma unroll  // else the columns are no registers
     for (int c = 0; c < kDeltaColumns<T>; ++c) {
       const bool is_there = first + c < a.in.values;
       const S dout =
@@ -111,13 +116,18 @@ struct BackwardBlock {
         dd += ds.s[c][p] * row.k.x[p];
       }
       dd = sum_of_warp(dd);
-      if (is_there && lane == 0) a.dv.at(t, head, first + c) = narrow<T>(row.strength * dd);
+      S dv = row.strength * dd;
+      if (!row.corrects) dv += skip * dout;
+      if (is_there && lane == 0) a.dv.at(t, head, first + c) = narrow<T>(dv);
       dstrength += dd * error;
+      dskip += dout * error;
       const S du = -row.strength * dd;
       for (int p = 0; p < kParts; ++p) {
         const S kept = tile(a.kept, kDeltaChunk, in_chunk, c, p);
-        ds.s[c][p] += row.k.x[p] * du;
-        dk[p] += kept * du;
+        if (row.corrects) {
+          ds.s[c][p] += row.k.x[p] * du;
+          dk[p] += kept * du;
+        }
         dlog += ds.s[c][p] * kept;
         ds.s[c][p] = row.begins ? S{0} : ds.s[c][p] * row.keep;
       }
@@ -131,6 +141,7 @@ struct BackwardBlock {
     if (lane == 0) {
       mine[2 * kParts * kWarp] = dlog;
       mine[2 * kParts * kWarp + 1] = dstrength;
+      mine[2 * kParts * kWarp + 2] = dskip;
     }
     __syncthreads();
     const std::int64_t place = (t - text.begin) * (std::int64_t{gridDim.x} * gridDim.y) + block;
@@ -138,7 +149,8 @@ struct BackwardBlock {
       S sum = 0;
       for (int w = 0; w < kDeltaWarps; ++w) sum += sums[w * kSums + i];
       if (i >= 2 * kParts * kWarp) {
-        (i == 2 * kParts * kWarp ? a.dlog : a.dstrength)[place] = sum;
+        const int gate = i - 2 * kParts * kWarp;
+        (gate == 0 ? a.dlog : gate == 1 ? a.dstrength : a.dskip)[place] = sum;
         continue;
       }
       const std::int64_t channel = i % (kParts * kWarp);
@@ -174,10 +186,10 @@ __global__ void __launch_bounds__(kDeltaThreads, kBlocks)
   }
 }
 
-// Adds up what the blocks of a key head have, and goes through the length of its rows. A warp for
-// each row and key head.
+// Adds up what the blocks of a key head have, and goes through the length of its rows, if they have
+// that. A warp for each row and key head.
 template <typename T>
-struct UnitGradients {
+struct KeyGradients {
   DeltaInputs<T> in;
   const Wide<T>* dq;  // [rows, blocks, dk]
   const Wide<T>* dk;
@@ -189,9 +201,9 @@ struct UnitGradients {
 };
 
 template <typename T>
-__device__ void write_unit_gradient(const UnitGradients<T>& a, const Wide<T>* d,
-                                    const StridedHeads<const T>& from, const StridedHeads<T>& to,
-                                    std::int64_t row, std::int64_t head, Wide<T> factor) {
+__device__ void write_key_gradient(const KeyGradients<T>& a, const Wide<T>* d,
+                                   const StridedHeads<const T>& from, const StridedHeads<T>& to,
+                                   std::int64_t row, std::int64_t head, Wide<T> factor) {
   using S = Wide<T>;
   const int lane = threadIdx.x % kWarp;
   const std::int64_t blocks = a.in.heads * a.tiles;
@@ -202,6 +214,11 @@ __device__ void write_unit_gradient(const UnitGradients<T>& a, const Wide<T>* d,
       sum += d[((row - a.first_row) * blocks + block) * a.in.keys + i];
     return sum;
   };
+  if (!a.in.corrects) {
+    for (std::int64_t i = lane; i < a.in.keys; i += kWarp)
+      to.at(row, head, i) = narrow<T>(gradient(i));
+    return;
+  }
   S squares = 0;
   S along = 0;
   for (std::int64_t i = lane; i < a.in.keys; i += kWarp) {
@@ -218,22 +235,23 @@ __device__ void write_unit_gradient(const UnitGradients<T>& a, const Wide<T>* d,
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads, kBlocks) run_unit_gradients(UnitGradients<T> a) {
+__global__ void __launch_bounds__(kThreads, kBlocks) run_key_gradients(KeyGradients<T> a) {
   const std::int64_t key_heads = a.in.heads / a.in.shared;
   const std::int64_t index = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (index >= a.rows * key_heads) return;
   const std::int64_t row = a.first_row + index / key_heads;
   const std::int64_t head = index % key_heads;
-  write_unit_gradient(a, a.dq, a.in.q, a.to_q, row, head, a.in.factor);
-  write_unit_gradient(a, a.dk, a.in.k, a.to_k, row, head, Wide<T>{1});
+  write_key_gradient(a, a.dq, a.in.q, a.to_q, row, head, a.in.factor);
+  write_key_gradient(a, a.dk, a.in.k, a.to_k, row, head, Wide<T>{1});
 }
 
-// `terms`: [2, hv, n], of the gradients of rates and biases.
+// `terms`: [3, hv, n], of the gradients of rates, biases and skips.
 template <typename T>
 struct GateGradients {
   DeltaInputs<T> in;
   const Wide<T>* dlog;  // [rows, blocks]
   const Wide<T>* dstrength;
+  const Wide<T>* dskip;
   StridedRows<T> to_decay;
   StridedRows<T> to_strength;
   Wide<T>* terms;
@@ -247,26 +265,34 @@ struct GateGradients {
     const std::int64_t head = i % in.heads;
     S of_log = 0;
     S of_strength = 0;
+    S of_skip = 0;
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       of_log += dlog[i * tiles + tile];
       of_strength += dstrength[i * tiles + tile];
+      of_skip += dskip[i * tiles + tile];
     }
     const S speed = exp(widen(in.rate[head]));
     const S x = widen(in.decay.at(row, head)) + widen(in.bias[head]);
-    const S ddecay = -of_log * speed * sigmoid_of(x);
-    const S strength = sigmoid_of(widen(in.strength.at(row, head)));
+    S ddecay = -of_log * speed * sigmoid_of(x);
+    if (in.corrects) {
+      const S strength = sigmoid_of(widen(in.strength.at(row, head)));
+      to_strength.at(row, head) = narrow<T>(of_strength * strength * (S{1} - strength));
+    } else {
+      ddecay += of_strength * sigmoid_of(x);
+    }
     to_decay.at(row, head) = narrow<T>(ddecay);
-    to_strength.at(row, head) = narrow<T>(of_strength * strength * (S{1} - strength));
     terms[head * all_rows + row] = -of_log * speed * softplus_of(x);
     terms[(in.heads + head) * all_rows + row] = ddecay;
+    terms[(2 * in.heads + head) * all_rows + row] = of_skip;
   }
 };
 
 template <typename S>
 struct GateSums {
-  const S* terms;  // [2, hv, n]
-  S* drate;        // or nullptr
+  const S* terms;  // [3, hv, n]
+  S* drate;        // each or nullptr
   S* dbias;
+  S* dskip;
   std::int64_t heads;
   std::int64_t rows;
 };
@@ -277,11 +303,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) run_gate_sums(GateSums<S> a
   const std::int64_t which = blockIdx.x;
   const S sum = sum_in_block(a.terms + which * a.rows, a.rows, parts);
   if (threadIdx.x != 0) return;
-  if (which < a.heads) {
-    if (a.drate != nullptr) a.drate[which] += sum;
-  } else if (a.dbias != nullptr) {
-    a.dbias[which - a.heads] += sum;
-  }
+  S* to = which < a.heads ? a.drate : which < 2 * a.heads ? a.dbias : a.dskip;
+  if (to != nullptr) to[which % a.heads] += sum;
 }
 
 // The backward of one sample after another, which take turns in the same scratch.
@@ -304,13 +327,14 @@ void run_backward(const DeltaRuleBackward& call, const CallContext& context) {
   const Tensor dk = take(rows * blocks * in.keys);
   const Tensor dlog = take(rows * blocks);
   const Tensor dstrength = take(rows * blocks);
-  const Tensor terms = take(2 * in.heads * n);
+  const Tensor dskip = take(rows * blocks);
+  const Tensor terms = take(3 * in.heads * n);
   for (std::int64_t sample = 0; sample < call.in.samples; ++sample) {
     const std::int64_t first = sample * rows;
     launch("launch of delta rule backward", run_delta_backward<T, kParts>,
            {.blocks = {static_cast<unsigned>(tiles), static_cast<unsigned>(in.heads), 1},
             .threads = kDeltaThreads,
-            .shared_bytes = kDeltaWarps * (2 * kParts * kWarp + 2) * sizeof(S)},
+            .shared_bytes = kDeltaWarps * (2 * kParts * kWarp + 3) * sizeof(S)},
            DeltaBackwardArguments<T>{.in = in,
                                      .dout = pointer<const T>(call.dout),
                                      .dv = strided_heads<T>(call.dv),
@@ -322,24 +346,26 @@ void run_backward(const DeltaRuleBackward& call, const CallContext& context) {
                                      .dq = pointer<S>(dq),
                                      .dk = pointer<S>(dk),
                                      .dlog = pointer<S>(dlog),
-                                     .dstrength = pointer<S>(dstrength)},
+                                     .dstrength = pointer<S>(dstrength),
+                                     .dskip = pointer<S>(dskip)},
            context.stream);
     const std::int64_t units = rows * (in.heads / in.shared);
-    launch("launch of the gradients of queries and keys", run_unit_gradients<T>,
+    launch("launch of the gradients of queries and keys", run_key_gradients<T>,
            {.blocks = {static_cast<unsigned>((units + kWarps - 1) / kWarps), 1, 1}},
-           UnitGradients<T>{.in = in,
-                            .dq = pointer<const S>(dq),
-                            .dk = pointer<const S>(dk),
-                            .to_q = strided_heads<T>(call.dq),
-                            .to_k = strided_heads<T>(call.dk),
-                            .first_row = first,
-                            .rows = rows,
-                            .tiles = tiles},
+           KeyGradients<T>{.in = in,
+                           .dq = pointer<const S>(dq),
+                           .dk = pointer<const S>(dk),
+                           .to_q = strided_heads<T>(call.dq),
+                           .to_k = strided_heads<T>(call.dk),
+                           .first_row = first,
+                           .rows = rows,
+                           .tiles = tiles},
            context.stream);
     launch_elements("launch of the gradients of gates", rows * in.heads,
                     GateGradients<T>{.in = in,
                                      .dlog = pointer<const S>(dlog),
                                      .dstrength = pointer<const S>(dstrength),
+                                     .dskip = pointer<const S>(dskip),
                                      .to_decay = strided_rows<T>(call.ddecay),
                                      .to_strength = strided_rows<T>(call.dstrength),
                                      .terms = pointer<S>(terms),
@@ -350,10 +376,11 @@ void run_backward(const DeltaRuleBackward& call, const CallContext& context) {
   }
   launch(
       "launch of sums of gates", run_gate_sums<S>,
-      {.blocks = {static_cast<unsigned>(2 * in.heads), 1, 1}, .shared_bytes = kWarps * sizeof(S)},
+      {.blocks = {static_cast<unsigned>(3 * in.heads), 1, 1}, .shared_bytes = kWarps * sizeof(S)},
       GateSums<S>{.terms = pointer<const S>(terms),
                   .drate = pointer<S>(call.drate),
                   .dbias = pointer<S>(call.dbias),
+                  .dskip = pointer<S>(call.dskip),
                   .heads = in.heads,
                   .rows = n},
       context.stream);
