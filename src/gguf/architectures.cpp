@@ -463,8 +463,10 @@ GgufDescription describe_gguf(const ModelConfig& model, const std::string& prefe
     } catch (const Error& error) {
       fault = error.what();
     }
+    // Few have layers with states: of those that do not, nothing would be said of the model.
     const bool is_nearer = placed && !has_places &&
-                           (is_of(architecture, preferred) || is_of(architecture, model.family));
+                           (said.state_space.has_value() || is_of(architecture, preferred) ||
+                            is_of(architecture, model.family));
     if (!why.empty() && !is_nearer) continue;
     why = fmt::format("as \"{}\": {}", architecture.name, fault);
     has_places = placed;

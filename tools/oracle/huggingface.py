@@ -521,7 +521,9 @@ def holds(program, folder, model, tokens, tolerance=1e-4):
     prompt = ",".join(map(str, tokens[:PROMPT].tolist()))
     answer = json.loads(piton(program, "generate", "--load", folder, "--prompt-ids", prompt, "--greedy", "--json",
                               "--max-new-tokens", NEW))
-    same = answer["ids"][-NEW:] == greedy.tolist()
+    ids, wanted = answer["ids"], greedy.tolist()
+    ended = len(ids) < NEW and ids[-1] == model.config.eos_token_id
+    same = ids == wanted[:len(ids)] if ended else ids[-NEW:] == wanted
     good = worst <= tolerance and same
     print(f"{'ok  ' if good else 'BAD '} {folder.name:28} logits {worst:.2e}, greedy {'equal' if same else 'differs'}, "
           f"largest logit {float(logits.abs().max()):.1f}", flush=True)

@@ -219,6 +219,9 @@ TEST_F(GgufOfMamba, WhatLlamaCppDoesNotHaveIsRefused) {
               HasSubstr(hybrid));
   EXPECT_THAT(refused("granite4-mamba-moe", [](ModelConfig& m) { m.experts->dense_layers = {0}; }),
               HasSubstr(hybrid + "llama.cpp has experts in all layers there"));
+  // Each layer is a mixer or an MLP.
+  EXPECT_THAT(refused("nemotron-h", [](ModelConfig&) {}),
+              HasSubstr("as \"granitehybrid\": llama.cpp has an MLP or experts in each layer"));
   EXPECT_THAT(refused("mamba2", [](ModelConfig& m) { m.state_space->attention_layers = {1}; }),
               HasSubstr("(mamba2): as \"mamba2\": llama.cpp has layers of Mamba-2 alone there, "
                         "without MLPs"));
