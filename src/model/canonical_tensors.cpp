@@ -132,101 +132,113 @@ void add_attention(std::vector<CanonicalShape>& list, const ModelConfig& config,
   if (config.softmax == SoftmaxKind::kLearnable) list.push_back({at + ".sinks", {config.heads}});
 }
 
+void add_norm(std::vector<CanonicalShape>& list, const ModelConfig& config,
+              const std::string& name) {
+  list.push_back({name + ".weight", {config.hidden}});
+  if (config.norm == NormKind::kLayer && config.norm_biases)
+    list.push_back({name + ".bias", {config.hidden}});
+}
+
+// What a layer begins with: attention, or what has states in its place.
+void add_mixer(std::vector<CanonicalShape>& list, const ModelConfig& config, const std::string& at,
+               bool states) {
+  if (config.start_norms) add_norm(list, config, at + "attention_norm");
+  states ? add_states(list, config, at) : add_attention(list, config, at + "attention");
+  if (config.end_norms) add_norm(list, config, at + "attention.end_norm");
+  if (!config.head_norms || config.latent || states) return;
+  const auto width = [&](std::int64_t heads) {
+    return (config.joint_head_norms ? heads : 1) * config.head_size;
+  };
+  list.push_back({at + "attention.query_norm.weight", {width(config.heads)}});
+  list.push_back({at + "attention.key_norm.weight", {width(config.groups)}});
+}
+
+// What a layer has of what not all of them have.
+struct LayerParts {
+  bool cross = false;
+  bool experts = false;
+  bool states = false;
+  bool mixer = true;
+  bool mlp = true;
+};
+
+void add_layer(std::vector<CanonicalShape>& list, const ModelConfig& config, const std::string& at,
+               const LayerParts& parts) {
+  if (parts.mixer) add_mixer(list, config, at, parts.states);
+  if (parts.cross) {
+    add_norm(list, config, at + "cross_norm");
+    add_attention(list, config, at + "cross");
+  }
+  if (!parts.mlp) return;
+  if (config.start_norms && !config.single_norm) add_norm(list, config, at + "mlp_norm");
+  add_mlp(list, config, at + "mlp", parts.experts);
+  if (config.end_norms) add_norm(list, config, at + "mlp.end_norm");
+}
+
+// After the layers and their norm.
+void add_heads(std::vector<CanonicalShape>& list, const ModelConfig& config) {
+  const std::int64_t h = config.hidden;
+  const auto linear = [&](const std::string& name, std::int64_t out) {
+    add_linear(list, name, {out, h}, true);
+  };
+  if (config.encoder && !config.encoder->word_head) {
+    if (config.encoder->pooler) linear("pooler", h);
+    if (config.labels > 0) linear("label", config.labels);
+    return;
+  }
+  if (config.labels > 0) list.push_back({label_tensor(config), {config.labels, h}});
+  if (config.labels == 0 && !config.tied) list.push_back({"head.weight", {config.vocabulary, h}});
+  if (config.head_bias || (config.encoder_decoder && config.encoder_decoder->head_bias))
+    list.push_back({"head.bias", {config.vocabulary}});
+  if (!config.encoder) return;
+  linear("head.dense", h);
+  add_norm(list, config, "head.norm");
+  list.push_back({"head.bias", {config.vocabulary}});
+  if (!config.encoder->pair_head) return;
+  linear("pooler", h);
+  linear("pair_head", 2);
+}
+
 }  // namespace
 
 std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   std::vector<CanonicalShape> list;
-  const auto add = [&](const std::string& name, const Shape& shape) {
-    list.push_back({name, shape});
-  };
-  const auto linear = [&](const std::string& name, std::int64_t out, std::int64_t in, bool bias) {
-    add_linear(list, name, {out, in}, bias);
-  };
-  const auto norm = [&](const std::string& name, bool is_there = true) {
-    if (!is_there) return;
-    add(name + ".weight", {config.hidden});
-    if (config.norm == NormKind::kLayer && config.norm_biases) add(name + ".bias", {config.hidden});
-  };
   const std::int64_t h = config.hidden;
-  const std::int64_t queries = config.heads * config.head_size;
-  const std::int64_t keys = config.groups * config.head_size;
-  add("embedding.token.weight", {config.vocabulary, h});
+  list.push_back({"embedding.token.weight", {config.vocabulary, h}});
   if (config.positions == PositionKind::kLearned)
-    add("embedding.position.weight", {config.max_positions, h});
+    list.push_back({"embedding.position.weight", {config.max_positions, h}});
   if (config.encoder && config.encoder->token_types > 0)
-    add("embedding.type.weight", {config.encoder->token_types, h});
+    list.push_back({"embedding.type.weight", {config.encoder->token_types, h}});
   const bool post_norm = config.encoder && config.encoder->post_norm;
-  if (config.embedding_norm || post_norm) norm("embedding.norm");
+  if (config.embedding_norm || post_norm) add_norm(list, config, "embedding.norm");
   const auto distances = [&](const std::string& prefix) {
     if (config.positions == PositionKind::kRelative)
-      add(prefix + "distance.weight", {config.encoder_decoder->buckets, config.heads});
-  };
-  const auto mixer_of = [&](const std::string& at, bool states) {
-    norm(at + "attention_norm", config.start_norms);
-    states ? add_states(list, config, at) : add_attention(list, config, at + "attention");
-    norm(at + "attention.end_norm", config.end_norms);
-    if (config.head_norms && !config.latent && !states) {
-      const bool joint = config.joint_head_norms;
-      add(at + "attention.query_norm.weight", {joint ? queries : config.head_size});
-      add(at + "attention.key_norm.weight", {joint ? keys : config.head_size});
-    }
-  };
-  // What a layer has of what not all of them have.
-  struct Parts {
-    bool cross = false;
-    bool experts = false;
-    bool states = false;
-    bool mixer = true;
-    bool mlp = true;
-  };
-  const auto layer_of = [&](const std::string& at, const Parts& parts) {
-    const auto [cross, experts, states, mixer, mlp] = parts;
-    if (mixer) mixer_of(at, states);
-    norm(at + "cross_norm", cross);
-    if (cross) add_attention(list, config, at + "cross");
-    if (!mlp) return;
-    norm(at + "mlp_norm", config.start_norms && !config.single_norm);
-    add_mlp(list, config, at + "mlp", experts);
-    norm(at + "mlp.end_norm", config.end_norms);
+      list.push_back({prefix + "distance.weight", {config.encoder_decoder->buckets, config.heads}});
   };
   if (config.encoder_decoder) {
     distances("encoder.");
     for (std::int64_t layer = 0; layer < config.encoder_decoder->encoder_layers; ++layer)
-      layer_of(fmt::format("encoder.layers.{}.", layer), {});
-    norm("encoder.final_norm");
+      add_layer(list, config, fmt::format("encoder.layers.{}.", layer), {});
+    add_norm(list, config, "encoder.final_norm");
   }
   distances("");
-  for (std::int64_t layer = 0; layer < config.layers; ++layer)
-    layer_of(fmt::format("layers.{}.", layer), {.cross = config.encoder_decoder.has_value(),
-                                                .experts = config.has_experts(layer),
-                                                .states = config.has_states(layer),
-                                                .mixer = config.has_mixer(layer),
-                                                .mlp = config.has_mlp(layer)});
-  norm("final_norm", !post_norm);
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    add_layer(list, config, fmt::format("layers.{}.", layer),
+              {.cross = config.encoder_decoder.has_value(),
+               .experts = config.has_experts(layer),
+               .states = config.has_states(layer),
+               .mixer = config.has_mixer(layer),
+               .mlp = config.has_mlp(layer)});
+  }
+  if (!post_norm) add_norm(list, config, "final_norm");
   for (std::int64_t layer = 0; layer < config.mtp_layers; ++layer) {
     const std::string at = fmt::format("mtp.layers.{}.", layer);
-    norm(at + "token_norm");
-    norm(at + "hidden_norm");
-    linear(at + "projection", h, 2 * h, false);
-    layer_of(at, {.experts = config.has_experts(config.layers - 1)});
-    norm(at + "final_norm");
+    for (const char* name : {"token_norm", "hidden_norm"}) add_norm(list, config, at + name);
+    add_linear(list, at + "projection", {h, 2 * h}, false);
+    add_layer(list, config, at, {.experts = config.has_experts(config.layers - 1)});
+    add_norm(list, config, at + "final_norm");
   }
-  if (config.encoder && !config.encoder->word_head) {
-    if (config.encoder->pooler) linear("pooler", h, h, true);
-    if (config.labels > 0) linear("label", config.labels, h, true);
-    return list;
-  }
-  if (config.labels > 0) add(label_tensor(config), {config.labels, h});
-  if (config.labels == 0 && !config.tied) add("head.weight", {config.vocabulary, h});
-  if (config.head_bias || (config.encoder_decoder && config.encoder_decoder->head_bias))
-    add("head.bias", {config.vocabulary});
-  if (!config.encoder) return list;
-  linear("head.dense", h, h, true);
-  norm("head.norm");
-  add("head.bias", {config.vocabulary});
-  if (!config.encoder->pair_head) return list;
-  linear("pooler", h, h, true);
-  linear("pair_head", 2, h, true);
+  add_heads(list, config);
   return list;
 }
 

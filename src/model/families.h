@@ -11,8 +11,7 @@
 
 namespace piton {
 
-// The facts of a family; sizes are 0. In model/gpt2.cpp, llama.cpp, mamba.cpp, qwen.cpp and
-// encoders.cpp.
+// The facts of a family; sizes are 0. In model/gpt2.cpp, llama.cpp, qwen.cpp and encoders.cpp.
 ModelConfig gpt2_facts();
 ModelConfig gpt_neox_facts();
 ModelConfig bloom_facts();

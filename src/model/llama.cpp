@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "model/families.h"
 
 // LLaMA and its successors (Touvron et al. 2023, arXiv:2302.13971, 2307.09288): rotary positions,
@@ -47,6 +49,19 @@ ModelConfig granite_facts() {
   config.branch_factor = 0.22;
   config.logit_divisor = 8;
   config.tied = true;
+  return config;
+}
+
+// Mamba-2 (Dao & Gu 2024, arXiv:2405.21060): layers of state spaces, without attention and MLPs.
+ModelConfig mamba2_facts() {
+  ModelConfig config = llama_facts();
+  config.family = "mamba2";
+  config.positions = PositionKind::kNone;
+  config.rotary_base = ModelConfig{}.rotary_base;
+  config.heads = config.groups = 1;  // of no layer
+  config.tied = true;
+  config.state_space.emplace();
+  config.state_space->groups = 1;
   return config;
 }
 
@@ -226,6 +241,20 @@ std::vector<Preset> deepseek_presets() {
 
 std::vector<Preset> gpt_oss_presets() {
   return {gpt_oss("gpt-oss-20b", 24, 32), gpt_oss("gpt-oss-120b", 36, 128)};
+}
+
+// The smallest of those that the authors published; its vocabulary is padded.
+std::vector<Preset> mamba_presets() {
+  ModelConfig config = mamba2_facts();
+  config.layers = 24;
+  config.hidden = config.head_size = 768;
+  config.ffn_hidden = 4 * config.hidden;
+  config.vocabulary = 50288;
+  config.max_positions = 2048;
+  config.state_space->heads = 24;
+  config.bare_layers.resize(24);
+  std::iota(config.bare_layers.begin(), config.bare_layers.end(), 0);
+  return {{"mamba2-130m", config}};
 }
 
 }  // namespace piton

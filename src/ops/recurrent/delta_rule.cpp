@@ -142,7 +142,7 @@ Value after_states(Context& context, StateRule rule, const DeltaRows& inputs,
 
 }  // namespace
 
-Value convolved(Context& context, const Value& x, const Filters& filters,
+Value convolved(Context& context, const Value& x, const FilterParameters& filters,
                 const RecurrentRows& rows) {
   expect_cache_or_tape(context, rows);
   const DType dtype = x.tensor.dtype();

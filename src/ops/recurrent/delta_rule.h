@@ -34,13 +34,13 @@ struct ParameterRows {
 };
 
 // Of the channels of a convolution.
-struct Filters {
+struct FilterParameters {
   ParameterRows weight;                    // [c, w]
   std::optional<ParameterRows> bias = {};  // [c]
 };
 
 // SiLU of the causal convolution of each channel. x [n, c], rows may be strided -> [n, c].
-Value convolved(Context& context, const Value& x, const Filters& filters,
+Value convolved(Context& context, const Value& x, const FilterParameters& filters,
                 const RecurrentRows& rows);
 
 // The inputs of the gated delta rule, of this rank's heads. Rows may be strided.

@@ -6,25 +6,15 @@
 
 #include "model/config.h"
 #include "support/errors.h"
-#include "support/model_elements.h"
+#include "unit/model/made_model.h"
 
 namespace piton {
 namespace {
 
 using test::elements_of;
 
-ModelConfig made(std::vector<std::string> flags, const std::string& base = "llama-tiny") {
-  flags.insert(flags.begin(), {"--model", base});
-  ModelOptions options;
-  OptionSet set;
-  set.add("Model", options);
-  EXPECT_TRUE(set.parse(flags).empty());
-  const ModelConfig config = options.resolve(std::nullopt);
-  ModelOptions again = ModelOptions::of(config);
-  EXPECT_EQ(again.resolve(std::nullopt), config);
-  options.settle(config);
-  EXPECT_EQ(options.resolve(std::nullopt), config);
-  return config;
+ModelConfig made(const std::vector<std::string>& flags, const std::string& base = "llama-tiny") {
+  return test::made_model(flags, base);
 }
 
 TEST(StateSpaceOptions, GiveTheLayersOfAPattern) {
