@@ -63,12 +63,9 @@ bool has_magnitudes(const Context& context, const std::vector<Adapter>& adapters
          std::ranges::any_of(adapters, [](const Adapter& one) { return one.magnitude != nullptr; });
 }
 
-// The parameter of rows of a column linear, or of what each row has.
-Parameter parameter_of_rows(const ColumnLinearShape& shape, const Shard& shard,
-                            const std::string& name, const std::vector<RowPart>& parts,
-                            std::int64_t in, const Initialization& initialization) {
-  return (shape.whole ? shared_parameter : row_split_parameter)(shard, name, parts, in,
-                                                                initialization);
+// What makes a parameter of the rows of a column linear, or of what each row has.
+auto parameter_of_rows(const ColumnLinearShape& shape) {
+  return shape.whole ? shared_parameter : row_split_parameter;
 }
 
 // The adapter `name` of rows of a column linear, which are `parts`. Its own tensors begin with
@@ -88,11 +85,11 @@ LayerAdapter column_adapter(const NewAdapters& of, const std::string& name, cons
       layer_adapter(of, scale,
                     {shared_adapter_factor(of.shard, adapter_a_of(whole), rank, shape.in,
                                            initial_adapter_a(shape.in)),
-                     parameter_of_rows(shape, of.shard, adapter_b_of(local), rows, rank, {})});
+                     parameter_of_rows(shape)(of.shard, adapter_b_of(local), rows, rank, {})});
   if (magnitude)
     add_magnitude(
         of, adapter,
-        parameter_of_rows(shape, of.shard, adapter_magnitude_of(local), lengths, 0, kOnes));
+        parameter_of_rows(shape)(of.shard, adapter_magnitude_of(local), lengths, 0, kOnes));
   return adapter;
 }
 
@@ -248,10 +245,10 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
     biases.push_back({part.name + ".bias", part.out});
   }
   weight_ = &parameters.add(
-      parameter_of_rows(shape, shard, name + ".weight", weights, shape.in, shape.initialization));
+      parameter_of_rows(shape)(shard, name + ".weight", weights, shape.in, shape.initialization));
   weight_->contributions += 1;
   if (shape.bias) {
-    bias_ = &parameters.add(parameter_of_rows(shape, shard, name + ".bias", biases, 0, {}));
+    bias_ = &parameters.add(parameter_of_rows(shape)(shard, name + ".bias", biases, 0, {}));
     bias_->contributions += 1;
   }
   adapters_ = made_adapters(parameters, shard, shape.adapters, [&](const NewAdapters& of) {

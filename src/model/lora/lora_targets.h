@@ -30,8 +30,8 @@
 //   keys and values           kv_b_proj linear_kv_up_proj linear_kvb
 //   what reads the input      linear_qkv: small rows of queries, or queries, and the latent
 //
-// Of layers with the gated delta rule (nn/recurrent/delta_attention.h), of whose output out_proj is then the
-// name alone:
+// Of layers with the gated delta rule (nn/recurrent/delta_attention.h), of whose output out_proj is
+// then the name alone:
 //
 //   query, key, value         in_proj_qkv
 //   the same and the gate     in_proj_qkvz

@@ -138,9 +138,8 @@ TEST_P(StatesOfTexts, AreThoseOfAllTheirTokens) {
   read({{fifth, {3}}, {fourth, {1}}});
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, StatesOfTexts, testing::Bool(), [](const auto& info) {
-  return info.param ? "state_space" : "delta";
-});
+INSTANTIATE_TEST_SUITE_P(Rules, StatesOfTexts, testing::Bool(),
+                         [](const auto& info) { return info.param ? "state_space" : "delta"; });
 
 TEST(LikeliestTokens, AreThoseOfTheLogits) {
   Loaded loaded;
