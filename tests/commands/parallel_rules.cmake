@@ -131,6 +131,12 @@ set(states --swiglu --normalization RMSNorm --disable-bias-linear --linear-atten
 rule(heads-of-states PLAN ACCEPTS ${context} ${states} 2 REJECTS ${context} ${states} 1
      SAYS "1 heads of keys of the gated delta rule cannot be split over tensor 1 x context 2 ranks")
 
+row("heads of Mamba-2 on a tensor rank that c does not divide, or its groups if there are several")
+set(states --swiglu --normalization RMSNorm --disable-bias-linear --hybrid-override-pattern M-*- --num-layers 2 --mamba-num-heads 6
+    --mamba-head-dim 8 --mamba-state-dim 8 --mamba-num-groups)
+rule(groups-of-states PLAN ACCEPTS ${context} ${states} 1 REJECTS ${context} ${states} 3
+     SAYS "6 heads of Mamba-2 in 3 groups cannot be split over tensor 1 x context 2 ranks")
+
 row("`--hierarchical-context-parallel-sizes` without `a2a+p2p`, or whose product is not the context size, `a2a+p2p` without it")
 rule(sizes-of-both PLAN REJECTS ${both} ${sizes} 2 3 SAYS "got 2 3, wanted two numbers whose product is --context-parallel-size")
 rule(sizes-of-none PLAN REJECTS ${context} ${sizes} 2 1 SAYS "${sizes}: needs --cp-comm-type a2a\\+p2p")
