@@ -55,6 +55,12 @@ CASES = {
     "qwen3.5_dora": dict(target_modules=["q_proj", "v_proj", "in_proj_qkv", "in_proj_b", "in_proj_a", "out_proj"],
                          use_dora=True),
     "qwen3-next_dora": dict(target_modules=["q_proj", "o_proj", "in_proj_qkvz", "in_proj_ba"], use_dora=True),
+    # Mamba-2, whose in_proj is five matrices one after another; gate and up of the MLP are one module.
+    "granite4-mamba": dict(target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "in_proj", "out_proj", "input_linear",
+                                           "output_linear"],
+                           rank_pattern={"in_proj": 3}, alpha_pattern={"layers.2.mamba.out_proj": 5}),
+    "granite4-mamba_dora": dict(target_modules=["q_proj", "in_proj", "out_proj", "input_linear"], use_dora=True,
+                                modules_to_save=["model.norm"]),
     # Latent attention without and with small rows of queries; experts as modules, as Transformers 4 has them, and as
     # parameters, as 5 has them; MLPs next to experts and in other layers.
     "deepseek-v2": dict(target_modules=["q_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj", "gate_proj", "up_proj",
@@ -149,7 +155,7 @@ class ExpertModules(torch.nn.ModuleList):
 
 FLOAT32_FAMILIES = {"qwen3.5": ("qwen3_5",), "qwen3-next": ("qwen3_next",), "deepseek-v2": ("deepseek_v2",),
                     "deepseek-v3": ("deepseek_v3",), "mixtral": ("mixtral",), "qwen2-moe": ("qwen2_moe",),
-                    "gpt-oss": ("gpt_oss",)}
+                    "gpt-oss": ("gpt_oss",), "granite4-mamba": ("granitemoehybrid",)}
 
 
 def exactly(name):

@@ -183,6 +183,10 @@ TEST(PeftSource, KnowsRanksAndScalesOfEveryModule) {
   EXPECT_EQ(*next.find("layers.2.delta.strength_decay"), (AdapterShape{2, 6 / std::sqrt(2.0)}));
   EXPECT_EQ(*next.find("layers.1.delta.output"), (AdapterShape{4, 2.5}));
   EXPECT_NE(next.find("layers.3.attention.query_gate"), nullptr);
+  const Adapters granite = LoraFiles("granite4-mamba").adapter.adapters();
+  EXPECT_EQ(*granite.find("layers.0.mamba.input"), (AdapterShape{3, 2}));
+  EXPECT_EQ(*granite.find("layers.2.mamba.output"), (AdapterShape{4, 1.25}));
+  EXPECT_EQ(*granite.find("layers.1.mlp.gate_up"), (AdapterShape{4, 1.5}));
   const Adapters deepseek = LoraFiles("deepseek-v3").adapter.adapters();
   EXPECT_EQ(*deepseek.find("layers.0.mlp.gate"), (AdapterShape{4, 3}));
   EXPECT_EQ(*deepseek.find("layers.1.attention.latent"), (AdapterShape{2, 6 / std::sqrt(2.0)}));
