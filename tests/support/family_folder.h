@@ -86,6 +86,9 @@ inline void write_family_folder(const std::filesystem::path& folder, const std::
   const bool states = config.contains("linear_num_key_heads");
   set({"head_dim"}, states ? 16 : 12);  // of which a quarter turns
   set({"linear_num_key_heads"}, 4);
+  // Of Mamba-2 they are twice as wide as the stream.
+  set({"mamba_n_heads", "mamba_num_heads", "num_heads"}, 8);
+  set({"mamba_d_head", "mamba_head_dim", config.contains("num_heads") ? "head_dim" : ""}, 16);
   set({"linear_num_value_heads"}, 8);
   if (config.contains("layer_types")) {
     const auto types = config["layer_types"].get<std::vector<std::string>>();
