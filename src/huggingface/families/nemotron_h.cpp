@@ -97,7 +97,8 @@ nlohmann::ordered_json nemotron_h_keys(const ModelConfig& model) {
   if (!model.state_space) return keys;
   const StateSpaceFacts& facts = *model.state_space;
   nlohmann::ordered_json types = nlohmann::ordered_json::array();
-  for (const char letter : *StateSpaceOptions::of(model).pattern) {
+  const std::string letters = *StateSpaceOptions::of(model).pattern;
+  for (const char letter : letters) {
     types.push_back(letter == 'M'   ? "linear_attention"
                     : letter == '*' ? "full_attention"
                     : letter == '-' ? "mlp"
