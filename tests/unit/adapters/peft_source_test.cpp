@@ -247,7 +247,7 @@ TEST(PeftSource, RefusesWhatIsNoAdapterOfTheModel) {
   EXPECT_THAT(message_after([&](Tensors& all) { all.clear(); }), HasSubstr("no adapter"));
 }
 
-// The code that NVIDIA has beside its files has modules of these names.
+// The code in NVIDIA's folders has modules of these names.
 TEST(PeftSource, ReadsModulesThatAreNamedAsInTheFiles) {
   LoraFiles files("nemotron-h");
   const SafetensorsFile golden(test::lora_folder("nemotron-h") / kPeftWeightsName);
