@@ -105,6 +105,18 @@ bool is_written_as_parameter(const PeftModule& module) {
 
 }  // namespace
 
+std::string peft_name(const HfFamily& family, const std::string& name) {
+  const std::string& beginning = family.file_beginning;
+  if (beginning.empty() || !name.starts_with(beginning)) return name;
+  return family.module_beginning + name.substr(beginning.size());
+}
+
+std::vector<HfPlace> peft_places(const HfFamily& family, const ModelConfig& model) {
+  std::vector<HfPlace> places = hf_places(family, model);
+  for (HfPlace& place : places) place.name = peft_name(family, place.name);
+  return places;
+}
+
 PeftModules peft_modules_of(const PeftWritten& written) {
   std::map<std::string, PeftPart> parts;  // by canonical weight
   for (const auto& [linear, shape] : written.adapters.shapes) {
@@ -115,7 +127,7 @@ PeftModules peft_modules_of(const PeftWritten& written) {
                                    .shape = shape};
     }
   }
-  const std::vector<HfPlace> places = hf_places(written.family, written.model);
+  const std::vector<HfPlace> places = peft_places(written.family, written.model);
   PeftModules modules;
   add_experts(written, places, parts, modules);
   const std::map<std::string, Shape> shapes = shapes_with_head(written.model);
@@ -155,7 +167,7 @@ PeftModules peft_modules_of(const PeftWritten& written) {
 }
 
 PeftTargets peft_targets_of(const PeftWritten& written, const PeftModules& modules) {
-  const bool joined = joins_experts(hf_places(written.family, written.model), written.model);
+  const bool joined = joins_experts(peft_places(written.family, written.model), written.model);
   PeftTargets targets;
   std::vector<std::string> adapted, parameters;
   for (const PeftModule& module : modules.adapted) {

@@ -17,6 +17,11 @@
 
 namespace piton {
 
+// A name in files, as that of a module of Transformers.
+std::string peft_name(const HfFamily& family, const std::string& name);
+// hf_places(), by these names.
+std::vector<HfPlace> peft_places(const HfFamily& family, const ModelConfig& model);
+
 // The adapter of some rows of a module.
 struct PeftPart {
   HfPlace place;  // of its matrix

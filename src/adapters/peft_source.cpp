@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "adapters/peft_modules.h"
 #include "base/error.h"
 #include "base/files/regular_file.h"
 #include "base/listed.h"
@@ -70,21 +71,21 @@ std::string without_wrapper(const std::string& name) {
 }
 
 // The places of the model by the name of their tensor, which may lack the optional prefix, or be
-// that in a model with a vision part.
+// that in a model with a vision part, or in the files.
 class Places {
  public:
   Places(const std::vector<HfPlace>& places, const HfFamily& family)
-      : prefix_(family.optional_prefix) {
+      : family_(family), prefix_(family.optional_prefix) {
     for (const HfPlace& place : places) by_name_[place.name].push_back(place);
   }
   // The name of a module in a model without a vision part.
   std::string full_name(const std::string& stored) const {
-    const std::string name = name_in_language_model(stored);
+    const std::string name = peft_name(family_, name_in_language_model(stored));
     return prefix_.empty() || name.starts_with(prefix_) ? name : prefix_ + name;
   }
   // Null: there is none.
   const std::vector<HfPlace>* find(const std::string& stored) const {
-    const std::string name = name_in_language_model(stored);
+    const std::string name = peft_name(family_, name_in_language_model(stored));
     for (const std::string& full : {name, prefix_ + name}) {
       const auto found = by_name_.find(full);
       if (found != by_name_.end()) return &found->second;
@@ -93,6 +94,7 @@ class Places {
   }
 
  private:
+  const HfFamily& family_;
   std::string prefix_;
   std::map<std::string, std::vector<HfPlace>> by_name_;
 };
@@ -209,7 +211,7 @@ PeftSource::PeftSource(const fs::path& folder, const ModelConfig& model, const H
 }
 
 void PeftSource::read_tensors(const ModelConfig& model, const HfFamily& family) {
-  const std::vector<HfPlace> all_places = hf_places(family, model);
+  const std::vector<HfPlace> all_places = peft_places(family, model);
   const Places places(all_places, family);
   std::map<std::string, Module> modules;
   std::vector<std::string> unknown;

@@ -149,8 +149,8 @@ bool trains_tied_table(const PeftWritten& written) {
 std::vector<HfPlace> trained_places(const PeftWritten& written) {
   std::vector<HfPlace> trained;
   const std::map<std::string, Shape> shapes = shapes_with_head(written.model);
-  const auto sizes = hf_shapes(hf_places(written.family, written.model), written.model);
-  for (const HfPlace& place : hf_places(written.family, written.model)) {
+  const auto sizes = hf_shapes(peft_places(written.family, written.model), written.model);
+  for (const HfPlace& place : peft_places(written.family, written.model)) {
     if (!written.adapters.trained.contains(place.canonical)) continue;
     const auto shape = shapes.at(place.canonical).sizes();
     if (place.transposed || sizes.at(place.name) != std::vector(shape.begin(), shape.end())) {
@@ -174,7 +174,7 @@ std::vector<std::string> add_trained(const PeftWritten& written, Reader& reader,
   }
   if (trains_tied_table(written)) {
     // PEFT looks for the table under the name of the head too.
-    for (const HfPlace& place : hf_places(written.family, written.model)) {
+    for (const HfPlace& place : peft_places(written.family, written.model)) {
       if (place.canonical == "head.weight")
         tensors[std::string(kPeftPrefix) + place.name] = reader.read(kTokenTable);
     }
@@ -219,7 +219,7 @@ Json config_of(const PeftWritten& written, const PeftModules& modules,
     if (ranks[i] != rank) rank_pattern[targets.named[i].first] = ranks[i];
     if (alphas[i] != alpha) alpha_pattern[targets.named[i].first] = alphas[i];
   }
-  const std::vector<HfPlace> places = hf_places(written.family, written.model);
+  const std::vector<HfPlace> places = peft_places(written.family, written.model);
   const bool conv = std::ranges::any_of(
       places, [](const HfPlace& one) { return one.transposed && one.stacks == 0; });
   return {{"alpha_pattern", alpha_pattern},

@@ -66,6 +66,10 @@ struct HfFamily {
   // places() of files in which the matrices of all experts of a layer are one tensor, where the
   // family has files of both kinds. Those that Piton writes are of places().
   std::vector<HfPlace> (*stacked_places)(const ModelConfig& model) = nullptr;
+  // The beginning of names in files that modules of Transformers 5 have another one for, and that
+  // one. Adapters are of modules.
+  std::string file_beginning = "";
+  std::string module_beginning = "";
 };
 
 }  // namespace piton

@@ -97,8 +97,8 @@ nlohmann::ordered_json nemotron_h_keys(const ModelConfig& model) {
   if (!model.state_space) return keys;
   const StateSpaceFacts& facts = *model.state_space;
   nlohmann::ordered_json types = nlohmann::ordered_json::array();
-  const std::string letters = *StateSpaceOptions::of(model).pattern;
-  for (const char letter : letters) {
+  const StateSpaceOptions layers = StateSpaceOptions::of(model);
+  for (const char letter : *layers.pattern) {
     types.push_back(letter == 'M'   ? "linear_attention"
                     : letter == '*' ? "full_attention"
                     : letter == '-' ? "mlp"
@@ -192,7 +192,9 @@ HfFamily hf_nemotron_h() {
           .keys = nemotron_h_keys,
           .optional_prefix = "",
           .ignored = {},
-          .ignored_beginnings = {"mtp."}};
+          .ignored_beginnings = {"mtp."},
+          .file_beginning = "backbone.",
+          .module_beginning = "model."};
 }
 
 }  // namespace piton

@@ -187,6 +187,9 @@ TEST(PeftSource, KnowsRanksAndScalesOfEveryModule) {
   EXPECT_EQ(*granite.find("layers.0.mamba.input"), (AdapterShape{3, 2}));
   EXPECT_EQ(*granite.find("layers.2.mamba.output"), (AdapterShape{4, 1.25}));
   EXPECT_EQ(*granite.find("layers.1.mlp.gate_up"), (AdapterShape{4, 1.5}));
+  const Adapters nemotron = LoraFiles("nemotron-h").adapter.adapters();
+  EXPECT_EQ(*nemotron.find("layers.1.mamba.input"), (AdapterShape{2, 6 / std::sqrt(2.0)}));
+  EXPECT_EQ(*nemotron.find("layers.2.mlp.up"), (AdapterShape{4, 3}));
   const Adapters deepseek = LoraFiles("deepseek-v3").adapter.adapters();
   EXPECT_EQ(*deepseek.find("layers.0.mlp.gate"), (AdapterShape{4, 3}));
   EXPECT_EQ(*deepseek.find("layers.1.attention.latent"), (AdapterShape{2, 6 / std::sqrt(2.0)}));
@@ -242,6 +245,28 @@ TEST(PeftSource, RefusesWhatIsNoAdapterOfTheModel) {
               }),
               HasSubstr("is of type I32, wanted F32"));
   EXPECT_THAT(message_after([&](Tensors& all) { all.clear(); }), HasSubstr("no adapter"));
+}
+
+// The code in NVIDIA's folders has modules of these names.
+TEST(PeftSource, ReadsModulesThatAreNamedAsInTheFiles) {
+  LoraFiles files("nemotron-h");
+  const SafetensorsFile golden(test::lora_folder("nemotron-h") / kPeftWeightsName);
+  std::map<std::string, Tensor> tensors;
+  const std::string newer = "base_model.model.model.";
+  for (const SafetensorsEntry& entry : golden.entries()) {
+    ASSERT_TRUE(entry.name.starts_with(newer)) << entry.name;
+    tensors["base_model.model.backbone." + entry.name.substr(newer.size())] =
+        golden.tensor(entry.name);
+  }
+  TempFolder folder;
+  write_safetensors(folder / kPeftWeightsName, tensors);
+  std::filesystem::copy_file(test::lora_folder("nemotron-h") / kPeftConfigName,
+                             folder / kPeftConfigName);
+  PeftSource older(folder.path(), files.model(), files.family);
+  EXPECT_EQ(older.adapters().shapes, files.adapter.adapters().shapes);
+  for (const CanonicalTensor& tensor : files.adapter.tensors(TensorKind::kWeight))
+    EXPECT_EQ(test::values_of(older, tensor), test::values_of(files.adapter, tensor))
+        << tensor.name;
 }
 
 // The same adapter of DoRA after `edit` of its tensors.
