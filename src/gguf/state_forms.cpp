@@ -1,6 +1,4 @@
 // Models with layers of Mamba-2: Granite 4 with some of them, and Mamba-2, which has no others.
-#include <numeric>
-
 #include "base/error.h"
 #include "gguf/forms.h"
 #include "gguf/gguf_states.h"
@@ -25,8 +23,7 @@ void write_granite_hybrid(const ModelConfig& model, GgufDescription& out) {
 
 void read_mamba2(const GgufKeys& keys, ModelConfig& model) {
   read_gguf_states(keys, model);
-  model.bare_layers.resize(static_cast<std::size_t>(model.layers));
-  std::iota(model.bare_layers.begin(), model.bare_layers.end(), 0);
+  leave_out_mlps(model);
   drop_parts_of_no_layer(model);
 }
 

@@ -276,6 +276,11 @@ bool Block::attends_to_latents() const {
   return latent != nullptr && latent->attends_to_latents();
 }
 
+bool Block::has_states() const {
+  return attention_ && (std::holds_alternative<DeltaAttention>(*attention_) ||
+                        std::holds_alternative<StateSpace>(*attention_));
+}
+
 Value Block::attention(Context& context, const Value& x, const Value& residual,
                        const AttentionInput& input) const {
   return std::visit([&](const auto& one) { return one.forward(context, x, residual, input); },

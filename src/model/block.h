@@ -66,6 +66,8 @@ class Block {
   // LatentAttention::attends_to_latents(); false for other attention.
   bool attends_to_latents() const;
   bool has_mixer() const { return attention_.has_value(); }
+  // Whether a text has a state there, in place of keys and values.
+  bool has_states() const;
 
  private:
   Value attention(Context& context, const Value& x, const Value& residual,

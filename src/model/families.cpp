@@ -1,5 +1,7 @@
 #include "model/families.h"
 
+#include <numeric>
+
 namespace piton {
 namespace {
 
@@ -21,6 +23,11 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
 }
 
 }  // namespace
+
+void leave_out_mlps(ModelConfig& config) {
+  config.bare_layers.resize(static_cast<std::size_t>(config.layers));
+  std::iota(config.bare_layers.begin(), config.bare_layers.end(), 0);
+}
 
 ModelConfig family_facts(const std::string& family) {
   if (family == "gpt2") return gpt2_facts();

@@ -49,6 +49,9 @@ std::vector<Preset> deepseek_presets();
 std::vector<Preset> bert_presets();
 std::vector<Preset> t5_presets();
 
+// Of a model whose layers are set: none of them has an MLP, as in models of state spaces alone.
+void leave_out_mlps(ModelConfig& config);
+
 // These throw Error(kUsage) with the nearest known name if there is no such family or preset.
 ModelConfig family_facts(const std::string& family);
 ModelConfig preset(const std::string& name);

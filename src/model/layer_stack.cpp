@@ -5,13 +5,36 @@
 #include "ops/recompute.h"
 
 namespace piton {
+namespace {
+
+// On one of `ranks` tensor ranks; empty if no layer has states.
+KvCache::StateShape state_shape(const ModelConfig& config, int ranks) {
+  if (config.state_space) {
+    const StateSpaceFacts& facts = *config.state_space;
+    return {.dtype = config.dtype,
+            .rows = facts.width - 1,
+            .channels = facts.values() / ranks,
+            .heads = facts.heads / ranks,
+            .keys = facts.state_size,
+            .values = facts.head_size,
+            .shared_channels = 2 * groups_of_rank(facts.groups, ranks) * facts.state_size};
+  }
+  if (!config.delta) return {};
+  const DeltaFacts& facts = *config.delta;
+  return {.dtype = config.dtype,
+          .rows = facts.width - 1,
+          .channels = facts.convolved() / ranks,
+          .heads = facts.value_heads / ranks,
+          .keys = facts.key_size,
+          .values = facts.value_size};
+}
+
+}  // namespace
 
 LayerStack::LayerStack(ParameterList& parameters, const LayersOfChunk& of, const Adapters& adapters)
     : dtype_(of.config.dtype),
-      delta_(of.stack.like ? std::nullopt : of.config.delta),
-      state_space_(of.stack.like ? std::nullopt : of.config.state_space),
+      states_(state_shape(of.config, of.shard.size())),
       latent_(of.config.latent),
-      ranks_(of.shard.size()),
       groups_(of.config.groups / of.shard.size()),
       head_size_(of.config.head_size),
       stage_(of.place.stage()),
@@ -71,8 +94,8 @@ void LayerStack::add_layers(KvCache& cache) const {
   for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
     const Block& block = blocks_[static_cast<std::size_t>(layer - layers_.begin)];
     if (!block.has_mixer()) continue;
-    if (has_states(layer)) {
-      cache.add_state_layer(cached_after_ + layer, state_shape());
+    if (block.has_states()) {
+      cache.add_state_layer(cached_after_ + layer, states_);
       continue;
     }
     if (cache.takes_latents() && block.attends_to_latents()) {
@@ -89,30 +112,6 @@ void LayerStack::write_source(Context& context, const Tensor& source, KvCache& c
     blocks_[static_cast<std::size_t>(layer - layers_.begin)].cross().write_keys(
         context, source, cache.source().layer(layer), cache.source().slots());
   }
-}
-
-bool LayerStack::has_states(std::int64_t layer) const {
-  return delta_ ? delta_->in_layer(layer) : state_space_ && state_space_->in_layer(layer);
-}
-
-KvCache::StateShape LayerStack::state_shape() const {
-  if (state_space_) {
-    const StateSpaceFacts& facts = *state_space_;
-    const std::int64_t groups = groups_of_rank(facts.groups, ranks_);
-    return {.dtype = dtype_,
-            .rows = facts.width - 1,
-            .channels = facts.values() / ranks_,
-            .heads = facts.heads / ranks_,
-            .keys = facts.state_size,
-            .values = facts.head_size,
-            .shared_channels = 2 * groups * facts.state_size};
-  }
-  return {.dtype = dtype_,
-          .rows = delta_->width - 1,
-          .channels = delta_->convolved() / ranks_,
-          .heads = delta_->value_heads / ranks_,
-          .keys = delta_->key_size,
-          .values = delta_->value_size};
 }
 
 // Whether block `index` of this chunk is computed again in backward.

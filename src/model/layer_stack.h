@@ -51,8 +51,6 @@ class LayerStack {
   void write_source(Context& context, const Tensor& source, KvCache& cache) const;
 
  private:
-  bool has_states(std::int64_t layer) const;
-  KvCache::StateShape state_shape() const;
   bool is_recomputed(std::size_t index) const;
   std::size_t group_at(std::size_t index) const;
   // Blocks that run one after another, from number `first` on.
@@ -64,11 +62,8 @@ class LayerStack {
   Value run(Context& context, const Value& x, const Group& group, const SharedInputs& shared) const;
 
   DType dtype_;
-  // Neither: all layers have attention.
-  std::optional<DeltaFacts> delta_;
-  std::optional<StateSpaceFacts> state_space_;
+  KvCache::StateShape states_;  // of layers that have them
   std::optional<LatentFacts> latent_;
-  int ranks_;            // of the tensor axis
   std::int64_t groups_;  // of this rank
   std::int64_t head_size_;
   int stage_;

@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "model/families.h"
 
 // LLaMA and its successors (Touvron et al. 2023, arXiv:2302.13971, 2307.09288): rotary positions,
@@ -252,8 +250,7 @@ std::vector<Preset> mamba_presets() {
   config.vocabulary = 50288;
   config.max_positions = 2048;
   config.state_space->heads = 24;
-  config.bare_layers.resize(24);
-  std::iota(config.bare_layers.begin(), config.bare_layers.end(), 0);
+  leave_out_mlps(config);
   return {{"mamba2-130m", config}};
 }
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "base/options/option_range.h"
 #include "model/config.h"
+#include "model/families.h"
 
 namespace piton {
 namespace {
@@ -113,9 +113,7 @@ void StateSpaceOptions::set_layers(ModelConfig& config) const {
   if (!letters) {
     // A family of state spaces alone.
     if (!config.state_space || !config.state_space->attention_layers.empty()) return;
-    config.bare_layers.resize(static_cast<std::size_t>(config.layers));
-    std::iota(config.bare_layers.begin(), config.bare_layers.end(), 0);
-    return;
+    return leave_out_mlps(config);
   }
   const std::vector<LayerLetters> layers = read_pattern(*letters);
   const std::int64_t count = std::ssize(layers);

@@ -1,4 +1,3 @@
-#include <numeric>
 
 #include "base/json.h"
 #include "huggingface/families/families.h"
@@ -23,8 +22,7 @@ ModelConfig mamba2_model(const HfConfig& config) {
   model.norm_eps = config.number("layer_norm_epsilon", 1e-5);
   model.tied = config.flag("tie_word_embeddings", false);
   model.init_deviation = config.number("initializer_range", 0.1);
-  model.bare_layers.resize(static_cast<std::size_t>(model.layers));
-  std::iota(model.bare_layers.begin(), model.bare_layers.end(), 0);
+  leave_out_mlps(model);
   StateSpaceFacts& facts = *model.state_space;
   facts.heads = config.size("num_heads", 128);
   facts.head_size = config.size("head_dim", 64);
