@@ -142,11 +142,11 @@ Value StateSpace::mixed_over_ranks(Context& context, const Value& value, const V
     return of_samples(divided ? per_head(rows, shape_.state_size)
                               : copied_heads(context, rows, ranks.size()));
   };
-  const std::vector<Value> whole = whole_sequences(
-      context, {of_samples(per_head(value, shape_.head_size)), of_samples(per_head(step, 1))},
-      ranks);
-  const std::vector<Value> whole_groups =
-      whole_sequences(context, {for_each_rank(of_groups[0]), for_each_rank(of_groups[1])}, ranks);
+  const std::vector<Value> whole =
+      whole_sequences(context,
+                      {of_samples(per_head(value, shape_.head_size)), of_samples(per_head(step, 1)),
+                       for_each_rank(of_groups[0]), for_each_rank(of_groups[1])},
+                      ranks);
   const std::int64_t all_rows = n * ranks.size();
   const RecurrentRows rows{
       .samples = input.batch, .segments = row_segments(input.of_ranks.rows), .cache = {}};
@@ -170,8 +170,8 @@ Value StateSpace::mixed_over_ranks(Context& context, const Value& value, const V
                 {.weight = {*filters_, own}, .bias = ParameterRows{*filter_biases_, own}}, rows),
       shape_.head_size);
   const std::int64_t own_heads = heads / ranks.size();
-  const Value k = filtered(whole_groups[0], 0);
-  const Value q = filtered(whole_groups[1], keys);
+  const Value k = filtered(whole[2], 0);
+  const Value q = filtered(whole[3], keys);
   const Value out = state_space(context, {.q = q, .k = k, .v = v, .step = of_rows(whole[1])},
                                 heads_from(ranks.rank() * own_heads), rows);
   const Value back = own_rows(
