@@ -33,6 +33,16 @@ class Stretches {
   std::int64_t count_ = 0;
 };
 
+// Runs place(stretches), which takes what a part of a call needs: once to count it, then in memory
+// of this thread.
+template <typename Place>
+void place_in_scratch(CpuContext& context, const Place& place) {
+  Stretches stretches;
+  place(stretches);
+  stretches.begin(context.scratch.own(stretches.bytes()));
+  place(stretches);
+}
+
 struct DeltaSizes {
   std::int64_t rows = 0;     // the most of a text
   std::int64_t keys = 0;     // dk, padded

@@ -68,10 +68,7 @@ class Forward {
  private:
   struct Memory {
     Memory(const Forward& of, CpuContext& context) {
-      Stretches stretches;
-      place(of, stretches);
-      stretches.begin(context.scratch.own(stretches.bytes()));
-      place(of, stretches);
+      place_in_scratch(context, [&](Stretches& from) { place(of, from); });
     }
     void place(const Forward& of, Stretches& from) {
       const auto& [rows, keys, columns] = of.sizes_;

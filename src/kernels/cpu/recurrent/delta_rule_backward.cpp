@@ -81,10 +81,7 @@ class BackwardOfHeads {
   struct Memory {
     Memory(const BackwardOfHeads& of, CpuContext& context)
         : chunks(context, corrects(of.call_.in), of.sizes_.keys, of.sizes_.columns) {
-      Stretches stretches;
-      place(of, stretches);
-      stretches.begin(context.scratch.own(stretches.bytes()));
-      place(of, stretches);
+      place_in_scratch(context, [&](Stretches& from) { place(of, from); });
     }
     void place(const BackwardOfHeads& of, Stretches& from) {
       const auto& [rows, keys, columns] = of.sizes_;

@@ -36,10 +36,7 @@ class ForwardOfHeads {
   struct Memory {
     Memory(const ForwardOfHeads& of, CpuContext& context)
         : chunks(context, /*corrects=*/false, of.sizes_.keys, of.sizes_.columns) {
-      Stretches stretches;
-      place(of, stretches);
-      stretches.begin(context.scratch.own(stretches.bytes()));
-      place(of, stretches);
+      place_in_scratch(context, [&](Stretches& from) { place(of, from); });
     }
     void place(const ForwardOfHeads& of, Stretches& from) {
       const auto& [rows, keys, columns] = of.sizes_;
