@@ -15,6 +15,7 @@
 #include "api/planning.h"
 #include "ranks/run_bits.h"
 #include "ranks/setting.h"
+#include "ranks/state_spaces.h"
 #include "saved_runs.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
@@ -37,12 +38,7 @@ ModelConfig small(const std::string& name) {
   const bool mamba = name.starts_with("mamba");
   ModelConfig model = preset(alibi ? "gpt2-tiny" : sinks || states || mamba ? "llama-tiny" : name);
   if (mamba) {
-    model.state_space = {.attention_layers = {1, 3},
-                         .heads = 8,
-                         .groups = name == "mamba, groups" ? 4 : 1,
-                         .head_size = 6,
-                         .state_size = 5,
-                         .width = 3};
+    model.state_space = small_state_spaces(name == "mamba, groups" ? 4 : 1, {1, 3});
   }
   if (states) {
     model.delta = {.attention_every = 2,

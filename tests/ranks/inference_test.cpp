@@ -6,6 +6,7 @@
 #include "generate/source_texts.h"
 #include "parallel/chunked_schedules.h"
 #include "ranks/setting.h"
+#include "ranks/state_spaces.h"
 #include "support/instruction_sets.h"
 #include "support/run_session.h"
 
@@ -310,12 +311,7 @@ TEST(StateSpacesOnRanks, GiveTheTokensAndTheLogitsOfOneProcess) {
   for (const std::int64_t groups : {1, 4}) {
     SCOPED_TRACE(groups);
     ModelConfig model = small("llama-tiny");
-    model.state_space = {.attention_layers = {1},
-                         .heads = 8,
-                         .groups = groups,
-                         .head_size = 6,
-                         .state_size = 5,
-                         .width = 3};
+    model.state_space = small_state_spaces(groups);
     expect_as_one_process(model);
   }
 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "ranks/state_spaces.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
 
@@ -232,12 +233,7 @@ inline ModelConfig small(const std::string& name) {
     model.rotary_share = 0.5;
   }
   if (mamba) {
-    model.state_space = {.attention_layers = {1},
-                         .heads = 8,
-                         .groups = name == "mamba, groups" ? 4 : 1,
-                         .head_size = 6,
-                         .state_size = 5,
-                         .width = 3};
+    model.state_space = small_state_spaces(name == "mamba, groups" ? 4 : 1);
     model.positions = PositionKind::kNone;
   }
   if (factors) {

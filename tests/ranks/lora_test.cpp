@@ -11,6 +11,7 @@
 #include "checkpoint/load_values.h"
 #include "model/lora/lora_options.h"
 #include "ranks/setting.h"
+#include "ranks/state_spaces.h"
 #include "support/run_session.h"
 #include "support/sampled.h"
 
@@ -202,12 +203,7 @@ TEST(LoraOfStateSpaces, HasTheLossesGradientsAndValuesOfOneProcess) {
   for (const std::int64_t groups : {1, 4}) {
     SCOPED_TRACE(groups);
     ModelConfig model = small("llama-tiny");
-    model.state_space = {.attention_layers = {1},
-                         .heads = 8,
-                         .groups = groups,
-                         .head_size = 6,
-                         .state_size = 5,
-                         .width = 3};
+    model.state_space = small_state_spaces(groups);
     expect_as_one_process(model, adapters(model, {"all-linear"}), half(groups == 1 ? 0 : 1));
     LoraOptions options;
     options.target_modules = {"in_proj", "out_proj"};

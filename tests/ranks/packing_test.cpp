@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ranks/setting.h"
+#include "ranks/state_spaces.h"
 #include "support/conversations.h"
 #include "support/run_session.h"
 
@@ -38,12 +39,7 @@ ModelConfig with_states() {
 
 ModelConfig with_state_spaces() {
   ModelConfig model = preset("llama-tiny");
-  model.state_space = {.attention_layers = {1},
-                       .heads = 8,
-                       .groups = 1,
-                       .head_size = 6,
-                       .state_size = 5,
-                       .width = 3};
+  model.state_space = small_state_spaces(1);
   return model;
 }
 
