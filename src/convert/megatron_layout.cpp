@@ -62,10 +62,10 @@ void check_deepspeed(const ConvertOptions& options, MegatronLayout& layout,
 }  // namespace
 
 // The layers of Megatron-core are its own by default, but of torch_dist, and with latent attention,
-// which its own cannot compute, or the gated delta rule, those of Transformer Engine.
+// which its own cannot compute, the gated delta rule or Mamba-2, those of Transformer Engine.
 MegatronTree megatron_tree(const ConvertOptions& options, const ModelConfig& model) {
   if (!options.core && !options.is_torch_dist()) return MegatronTree::kLegacy;
-  const bool engine = options.is_torch_dist() || model.latent || model.delta;
+  const bool engine = options.is_torch_dist() || model.latent || model.delta || model.state_space;
   const char* usual = engine ? "transformer_engine" : "local";
   const std::string layers = options.core_layers.empty() ? usual : options.core_layers;
   if (options.is_mindspeed())
@@ -97,7 +97,8 @@ MegatronLayout megatron_layout(const ConvertOptions& options, const OpenedModel&
   if (options.is_torch_dist()) check_torch_dist(options, from);
   const std::int64_t stage = options.layers_of_virtual_stage;
   if (stage != 0) {
-    const std::int64_t own = (model.layers + std::ssize(layout.empty_layers)) / layout.pipeline;
+    const std::int64_t own =
+        (megatron_layer_count(model) + std::ssize(layout.empty_layers)) / layout.pipeline;
     if (stage < 0 || own % stage != 0) {
       throw Error(
           Fault::kUsage,
@@ -111,10 +112,11 @@ MegatronLayout megatron_layout(const ConvertOptions& options, const OpenedModel&
     throw Error(Fault::kUsage,
                 "--transformer-impl: is for Megatron-core's modules; give --use-mcore-models too");
   }
-  if (model.delta && options.core_layers == "local") {
+  if ((model.delta || model.state_space) && options.core_layers == "local") {
     throw Error(Fault::kUsage,
-                "--transformer-impl: got local, wanted transformer_engine: Megatron-core has the "
-                "gated delta rule in layers of Transformer Engine alone");
+                "--transformer-impl: got local, wanted transformer_engine: Megatron-core has {} in "
+                "layers of Transformer Engine alone",
+                model.delta ? "the gated delta rule" : "Mamba-2");
   }
   if (options.is_mindspeed() && (!model.latent || options.is_torch_dist())) {
     throw Error(Fault::kUsage,

@@ -215,12 +215,16 @@ void check_checkpoint(const OpenedModel& from, const ConvertOptions& options) {
               from.source->where(), model_difference(model, said));
 }
 
-// What Megatron's arguments have no words for; "" where they say the whole model.
+// Why the format mg does not hold the model; "" where its arguments say the whole model.
 std::string beyond_arguments(const OpenedModel& from) {
+  constexpr const char* kNot = "cannot be expressed in the format mg";
   try {
-    return model_difference(from.model, model_in_megatron(from.model));
+    const std::string lost = model_difference(from.model, model_in_megatron(from.model));
+    return lost.empty()
+               ? ""
+               : fmt::format("{} {}, as Megatron's arguments have no words for it", lost, kNot);
   } catch (const Error& error) {
-    return error.what();
+    return fmt::format("{} ({})", kNot, error.what());
   }
 }
 
@@ -251,17 +255,16 @@ void check_modules(const char* what, const OpenedModel& from, const ConvertOptio
 }
 
 void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
-  const char* what = from.model.experts  ? "is a mixture of experts"
-                     : from.model.latent ? "has latent attention"
-                     : from.model.delta  ? "has the gated delta rule"
-                                         : nullptr;
+  const char* what = from.model.experts       ? "is a mixture of experts"
+                     : from.model.latent      ? "has latent attention"
+                     : from.model.delta       ? "has the gated delta rule"
+                     : from.model.state_space ? "has layers of Mamba-2"
+                                              : nullptr;
   check_modules(what, from, options);
   const std::string lost = beyond_arguments(from);
   if (!lost.empty()) {
-    throw Error(Fault::kData,
-                "{}: {} cannot be expressed in the format mg, as Megatron's arguments have no "
-                "words for it; {}",
-                from.source->where(), lost, suitable_formats(from, options));
+    throw Error(Fault::kData, "{}: {}; {}", from.source->where(), lost,
+                suitable_formats(from, options));
   }
   const bool yarn = from.model.rotary_scaling.kind == RotaryScaling::Kind::kYarn;
   check_modules(from.model.window_before                        ? "has an attention window"

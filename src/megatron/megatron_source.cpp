@@ -227,7 +227,8 @@ void MegatronSource::read_first_ranks() {
         has_groups_ |= is_group_of_experts(key);
         if (is_group_of_experts(key)) stored_tensors_ += tensor.rows;  // as many experts at most
         stored_.joined_latents |= key.ends_with(".qkv.weight");
-        stored_.apart_delta |= key.ends_with(".delta_in.weight.query");
+        stored_.apart_states |=
+            key.ends_with(".delta_in.weight.query") || key.ends_with(".mamba_in.weight.z");
         stored_.apart_heads |= key.ends_with(".k_own.weight");
       }
       const bool apart = std::ranges::any_of(

@@ -1,7 +1,6 @@
 #include "megatron/megatron_writer.h"
 
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -141,19 +140,10 @@ class RankFile {
   void write_chunk(std::vector<MegatronTensor> tensors) {
     const MegatronStacks stacks = megatron_stacks(*model_);
     std::vector<std::string> names;
-    std::set<std::string> with_experts;  // layers whose norm no linear holds
+    const NormsApart apart(*model_, tensors);
     for (const MegatronTensor& tensor : tensors) {
-      constexpr std::string_view kRouter = "router.weight";
-      if (tensor.key.ends_with(kRouter))
-        with_experts.insert(tensor.key.substr(0, tensor.key.size() - kRouter.size()));
-    }
-    for (const MegatronTensor& tensor : tensors) {
-      const std::size_t norm = tensor.key.rfind("post_norm.");
-      const bool experts =
-          norm != tensor.key.npos && with_experts.contains(tensor.key.substr(0, norm));
-      const bool apart = is_norm_apart(*model_, tensor.key, experts);
-      names.push_back(
-          megatron_name(tensor.key, apart ? MegatronTree::kCore : options_.tree, stacks));
+      names.push_back(megatron_name(
+          tensor.key, apart.contain(tensor.key) ? MegatronTree::kCore : options_.tree, stacks));
     }
     for (std::size_t i = 0, own = tensors.size(); i < own; ++i) {
       for (const std::string& name : megatron_copies(tensors[i].key, options_.tree, stacks)) {

@@ -103,7 +103,7 @@ void MegatronSource::find_buckets() {
   if (!bucket_ranks_.empty()) return;
   MegatronLayout modules = layout_;
   modules.fused_mlp = true;
-  modules.apart_delta = false;
+  modules.apart_states = false;
   try {
     modules.check(model_);
   } catch (const Error& error) {

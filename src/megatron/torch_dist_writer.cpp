@@ -82,6 +82,7 @@ SharedName shared_name(const std::string& name, std::optional<std::int64_t> expe
 // Layers that are alike are one tensor; those with experts or the gated delta rule next to others
 // are not.
 bool layers_are_alike(const ModelConfig& model) {
+  if (model.state_space) return false;  // each letter has a number
   const bool same_attention = !model.delta || model.delta->attention_every == 1;
   return same_attention && (!model.experts || model.experts->dense_layers.empty());
 }
@@ -89,42 +90,52 @@ bool layers_are_alike(const ModelConfig& model) {
 // Modules of Transformer Engine that have a state, and Megatron-core's in their place: those of a
 // layer, without experts, and of a model after its stacks.
 struct LayerKind {
+  bool mixer = true;
+  bool mlp = true;  // or experts
   bool experts = false;
-  bool states = false;  // of the gated delta rule
+  bool states = false;  // of the gated delta rule, or of Mamba-2
   bool attends_to_encoder = false;
 };
 
-std::vector<std::string> modules_with_state(const ModelConfig& model, const LayerKind& kind) {
-  std::vector<std::string> modules;
+using Names = std::vector<std::string>;
+
+// Of what a layer begins with.
+Names mixer_with_state(const ModelConfig& model, bool states) {
+  if (states && model.state_space) return {"mixer.in_proj", "mixer.out_proj"};
+  if (states)
+    return {"self_attention.in_proj", "self_attention.out_norm", "self_attention.out_proj"};
+  Names modules{"self_attention.linear_proj", "self_attention.core_attention"};
   const auto add = [&](std::initializer_list<const char*> names) {
     modules.insert(modules.end(), names.begin(), names.end());
   };
-  if (kind.states) {
-    add({"self_attention.in_proj", "self_attention.out_norm", "self_attention.out_proj"});
-  } else {
-    add({"self_attention.linear_proj", "self_attention.core_attention"});
-  }
-  if (!kind.experts) {
-    add({"mlp.linear_fc1", "mlp.linear_fc2"});
-  } else {
-    add({"pre_mlp_layernorm"});
-    if (model.experts->shared_ffn_hidden != 0)
-      add({"mlp.shared_experts.linear_fc1", "mlp.shared_experts.linear_fc2"});
-  }
-  if (kind.states) {
-    // All are above.
-  } else if (!model.latent) {
+  if (!model.latent) {
     add({"self_attention.linear_qkv"});
     if (model.head_norms) add({"self_attention.q_layernorm", "self_attention.k_layernorm"});
-  } else {
-    add({"input_layernorm", "self_attention.linear_kv_down_proj",
-         "self_attention.linear_kv_up_proj"});
-    if (model.latent->query_rank == 0) {
-      add({"self_attention.linear_q_proj"});
-    } else {
-      add({"self_attention.linear_q_down_proj", "self_attention.linear_q_up_proj"});
-    }
+    return modules;
   }
+  add({"input_layernorm", "self_attention.linear_kv_down_proj",
+       "self_attention.linear_kv_up_proj"});
+  if (model.latent->query_rank == 0) {
+    add({"self_attention.linear_q_proj"});
+  } else {
+    add({"self_attention.linear_q_down_proj", "self_attention.linear_q_up_proj"});
+  }
+  return modules;
+}
+
+Names mlp_with_state(const ModelConfig& model, bool experts) {
+  if (!experts) return {"mlp.linear_fc1", "mlp.linear_fc2"};
+  if (model.experts->shared_ffn_hidden == 0) return {"pre_mlp_layernorm"};
+  return {"pre_mlp_layernorm", "mlp.shared_experts.linear_fc1", "mlp.shared_experts.linear_fc2"};
+}
+
+Names modules_with_state(const ModelConfig& model, const LayerKind& kind) {
+  Names modules;
+  const auto add = [&](const Names& names) {
+    modules.insert(modules.end(), names.begin(), names.end());
+  };
+  if (kind.mixer) add(mixer_with_state(model, kind.states));
+  if (kind.mlp) add(mlp_with_state(model, kind.experts));
   if (kind.attends_to_encoder) {
     add({"pre_cross_attn_layernorm", "cross_attention.linear_q", "cross_attention.linear_kv",
          "cross_attention.linear_proj", "cross_attention.core_attention"});
@@ -133,7 +144,7 @@ std::vector<std::string> modules_with_state(const ModelConfig& model, const Laye
 }
 
 std::vector<std::string> heads_with_state(const ModelConfig& model) {
-  if (model.encoder) return {"output_layer"};
+  if (model.encoder || model.state_space) return {"output_layer"};
   // T5Model has its head under two names.
   if (model.encoder_decoder) return {"lm_head.output_layer", "output_layer"};
   return {};
@@ -176,10 +187,13 @@ class DistFolder {
       stored[one.name] = one.dtype;
     const MegatronStacks stacks = megatron_stacks(model_);
     const MegatronLayout whole{.padded_vocabulary = options_.layout.padded_vocabulary,
-                               .apart_delta = true};
+                               .apart_states = true};
     std::vector<TypedAssembly> boxes;
-    for (MegatronTensor& tensor : megatron_tensors(model_, whole, 0, 0, 0)) {
-      const SharedName place = shared_name(megatron_name(tensor.key, tree_of(tensor.key), stacks),
+    std::vector<MegatronTensor> tensors = megatron_tensors(model_, whole, 0, 0, 0);
+    const NormsApart apart(model_, tensors);
+    for (MegatronTensor& tensor : tensors) {
+      const MegatronTree tree = tree_of(apart.contain(tensor.key));
+      const SharedName place = shared_name(megatron_name(tensor.key, tree, stacks),
                                            expert_of_key(tensor.key), layers_are_alike(model_));
       const std::string& name = place.name;
       for (const std::string& copy :
@@ -202,15 +216,9 @@ class DistFolder {
 
   // Megatron-core's own layers name their norms as if linears of Transformer Engine held them;
   // those with latent attention do not.
-  MegatronTree tree_of(const std::string& key) const {
-    if (options_.tree == MegatronTree::kCore)
-      return model_.latent ? MegatronTree::kCore : MegatronTree::kTransformer;
-    constexpr std::string_view kLayers = "layers.";
-    const bool experts = key.starts_with(kLaterKeys)
-                             ? later_layers_have_experts()
-                             : key.starts_with(kLayers) &&
-                                   model_.has_experts(std::stoll(key.substr(kLayers.size())));
-    return is_norm_apart(model_, key, experts) ? MegatronTree::kCore : MegatronTree::kTransformer;
+  MegatronTree tree_of(bool norm_apart) const {
+    const bool core = options_.tree == MegatronTree::kCore ? model_.latent.has_value() : norm_apart;
+    return core ? MegatronTree::kCore : MegatronTree::kTransformer;
   }
 
   // They are like the last layer.
@@ -273,22 +281,29 @@ class DistFolder {
         add(at + "mlp.experts.experts.linear_fc2", own, all);
       }
     };
-    const auto add_layer = [&](const std::string& stack, std::int64_t layer, std::int64_t layers,
-                               bool attends) {
-      const LayerKind kind{.experts = model_.has_experts(layer),
-                           .states = model_.has_states(layer),
+    // `stack` has so many layers as these files count them.
+    const auto add_layer = [&](const std::string& stack, const PlacedLayer& place,
+                               std::int64_t layers, bool attends) {
+      const LayerKind kind{.mixer = place.mixer,
+                           .mlp = place.mlp,
+                           .experts = model_.has_experts(place.layer),
+                           .states = model_.has_states(place.layer),
                            .attends_to_encoder = attends};
-      if (layers_are_alike(model_)) return add_modules(stack + ".layers.", kind, {layer}, {layers});
-      add_modules(fmt::format("{}.layers.{}.", stack, layer), kind, {}, {});
-    };
-    const auto add_stack = [&](const std::string& stack, std::int64_t layers, bool attends) {
-      for (std::int64_t layer = 0; layer < layers; ++layer)
-        add_layer(stack, layer, layers, attends);
-      add(stack + ".final_layernorm", {0}, {1});
+      if (layers_are_alike(model_))
+        return add_modules(stack + ".layers.", kind, {place.local}, {layers});
+      add_modules(fmt::format("{}.layers.{}.", stack, place.local), kind, {}, {});
     };
     const bool both = model_.encoder_decoder.has_value();
-    if (both) add_stack("encoder", model_.encoder_decoder->encoder_layers, false);
-    add_stack(model_.encoder ? "encoder" : "decoder", model_.layers, both);
+    if (both) {
+      const std::int64_t layers = model_.encoder_decoder->encoder_layers;
+      for (std::int64_t layer = 0; layer < layers; ++layer)
+        add_layer("encoder", {.local = layer, .layer = layer}, layers, false);
+      add("encoder.final_layernorm", {0}, {1});
+    }
+    const std::string stack = model_.encoder ? "encoder" : "decoder";
+    const std::vector<PlacedLayer> layers = megatron_layers(model_, {}, 0, 0);
+    for (const PlacedLayer& place : layers) add_layer(stack, place, std::ssize(layers), both);
+    add(stack + (model_.state_space ? ".final_norm" : ".final_layernorm"), {0}, {1});
     for (std::int64_t layer = 0; layer < model_.mtp_layers; ++layer) {
       const std::string at = fmt::format("{}layers.{}.", kLaterKeys, layer);
       for (const char* module : {"enorm", "hnorm", "eh_proj", "final_layernorm"})

@@ -242,6 +242,16 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   return list;
 }
 
+std::vector<PatternLetter> pattern_letters(const ModelConfig& config) {
+  std::vector<PatternLetter> letters;
+  if (!config.state_space) return letters;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    if (config.has_mixer(layer)) letters.push_back({.layer = layer});
+    if (config.has_mlp(layer)) letters.push_back({.layer = layer, .mlp = true});
+  }
+  return letters;
+}
+
 void check_layers(const ModelConfig& config, std::int64_t tensors, const std::string& where) {
   constexpr std::int64_t kAnyway = 1000;  // of which what is missing can be listed
   const std::int64_t layers =

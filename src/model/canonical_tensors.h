@@ -20,6 +20,15 @@ struct CanonicalShape {
 // encoder with norms after the residual sums has one of the embedding and none at the end.
 std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config);
 
+// What a letter of --hybrid-override-pattern is: what a layer begins with, or its MLP (or experts).
+// Formats of such models give each letter a number.
+struct PatternLetter {
+  std::int64_t layer = 0;
+  bool mlp = false;
+};
+// In order; of a model without a pattern none.
+std::vector<PatternLetter> pattern_letters(const ModelConfig& config);
+
 // Before the list of a model's tensors is made, of which files hold `tensors`. Throws Error(kData)
 // with `where` for so many layers that the list itself would fill the memory.
 void check_layers(const ModelConfig& config, std::int64_t tensors, const std::string& where);

@@ -5,7 +5,7 @@
 
 GPTModels of megatron-core with random weights. `next`, as Qwen3-Next: its GatedDeltaNet in three of four layers, gates of attention in
 the fourth, gains around 1, experts, an MLP next to them with a gate, a layer that predicts later tokens. `dense`, as Qwen 3.5: the same without
-experts. `oss`, as gpt-oss: learned sinks, a window in every other layer, yarn, experts with biases and bounded gates. One process saves each;
+experts. `oss`, as gpt-oss: learned sinks, a window in every other layer, yarn, experts with biases and bounded gates. `hybrid`, as Nemotron-H (megatron_hybrid.py). One process saves each;
 processes of other layouts load that folder by dist_checkpointing and save what their modules have (megatron_experts.py).
 
 Read: all become the same tensors, and a Hugging Face folder with the logits of the first model. Written: files of ranks have
@@ -22,6 +22,7 @@ import tempfile
 import torch
 
 from megatron_experts import Layout, begin, different, rank_folder, save, weights_in
+from megatron_hybrid import HEAD, engine_name, hybrid_model
 from megatron_torch_dist import folder_of
 
 LAYERS = 4
@@ -35,7 +36,7 @@ OSS = dict(kv_channels=12, softmax_type="learnable", window_size=(8, 0), window_
            glu_linear_offset=1.0)
 YARN = dict(yarn_rotary_scaling_factor=4.0, yarn_original_max_position_embeddings=16, yarn_beta_fast=32.0, yarn_beta_slow=1.0,
             yarn_mscale=None, yarn_mscale_all_dim=None, yarn_correction_range_round_to_int=False)
-KINDS = {"next": dict(QWEN, mtp_num_layers=1, mtp_loss_scaling_factor=0.3), "dense": QWEN, "oss": OSS}
+KINDS = {"next": dict(QWEN, mtp_num_layers=1, mtp_loss_scaling_factor=0.3), "dense": QWEN, "oss": OSS, "hybrid": dict(kv_channels=HEAD)}
 VOCABULARY, TOKENS = 64, 24
 
 
@@ -48,6 +49,9 @@ def randomize(model):
             parameter.copy_(noise * (0.5 if name.endswith(wide) else 0.15))
             if name.endswith("A_log"):
                 parameter.copy_(noise.abs())
+        for name, buffer in model.named_buffers():
+            if name.endswith("expert_bias"):
+                buffer.copy_(torch.randn(buffer.shape) * 0.2)
 
 
 def layout_of(kind, *sizes):
@@ -112,6 +116,8 @@ def layer_spec(config, kind, states):
 
 
 def core_model(layout, kind, dtype=torch.bfloat16, later=True):
+    if kind == "hybrid":
+        return hybrid_model(layout, dtype)
     from megatron.core import parallel_state
     from megatron.core.activations import quick_gelu
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_mtp_block_spec
@@ -172,6 +178,7 @@ def engine_state(state):
     """As layers of Transformer Engine name it."""
     made = {}
     for name, tensor in state.items():
+        name = engine_name(name)
         at = name.partition("input_layernorm.")[0]
         if ".layers." in name and "input_layernorm." in name:
             inner = "in_proj" if f"{at}self_attention.in_proj.weight" in state else "linear_qkv"
@@ -317,7 +324,8 @@ def save_moments(plain, target):
     """The weights as fp32, and Megatron's FP32Optimizer: its groups, of matrices and of vectors, each in the order of the modules;
     moments are twice the weight, and its square."""
     saved = torch.load(plain / "mp_rank_00" / "model_optim_rng.pt", weights_only=False)
-    weights = {name: tensor.float() for name, tensor in saved["model"].items()}
+    weights = {name: tensor.float() for name, tensor in saved["model"].items() if not name.endswith("expert_bias")}
+    saved["args"].moe_router_enable_expert_bias = False
     numbered, groups = {}, []
     for vectors in (False, True):
         own = [tensor for tensor in weights.values() if (tensor.ndim == 1) == vectors]
@@ -338,7 +346,7 @@ def golden(folder, kinds):
             save(Layout(), worker, kind=kind, target=first, files=folder / kind / "plain")
             save(layout_of(kind, 2, 2), worker, kind=kind, source=first, files=folder / kind / "divided")
             save(layout_of(kind, 2), worker, kind=kind, source=first, target=folder_of(folder / kind / "dist"))
-            if kind == "dense":
+            if kind in ("dense", "hybrid"):
                 save_moments(folder / kind / "plain", folder / kind / "optimizer")
 
 

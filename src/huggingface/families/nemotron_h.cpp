@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "base/json.h"
 #include "huggingface/families/families.h"
 #include "huggingface/families/llama_like.h"
+#include "model/canonical_tensors.h"
 #include "model/families.h"
 
 // Nemotron-H (NVIDIA 2025, arXiv:2504.03624): layers of Mamba-2, of attention without positions, of
@@ -140,11 +143,12 @@ nlohmann::ordered_json nemotron_h_keys(const ModelConfig& model) {
 }
 
 // The number in the files of what layer `layer` begins with, or of its MLP.
-std::int64_t stored_layer(const ModelConfig& model, std::int64_t layer, bool mlp) {
-  std::int64_t number = 0;
-  for (std::int64_t before = 0; before < layer; ++before)
-    number += (model.has_mixer(before) ? 1 : 0) + (model.has_mlp(before) ? 1 : 0);
-  return number + (mlp && model.has_mixer(layer) ? 1 : 0);
+std::ptrdiff_t stored_layer(const std::vector<PatternLetter>& letters, std::int64_t layer,
+                            bool mlp) {
+  return std::ranges::find_if(
+             letters,
+             [&](const PatternLetter& one) { return one.layer == layer && one.mlp == mlp; }) -
+         letters.begin();
 }
 
 std::vector<HfPlace> nemotron_h_places(const ModelConfig& model) {
@@ -170,13 +174,14 @@ std::vector<HfPlace> nemotron_h_places(const ModelConfig& model) {
   names.layers = "backbone.layers.";
   names.final_norm = "backbone.norm_f.";
   std::vector<HfPlace> places = named_places(model, names);
+  const std::vector<PatternLetter> letters = pattern_letters(model);
   const std::string before = "layers.";
   for (HfPlace& place : places) {
     if (!place.canonical.starts_with(before)) continue;
     const std::size_t end = place.canonical.find('.', before.size());
     const std::string layer = place.canonical.substr(before.size(), end - before.size());
     const bool mlp = place.canonical.compare(end + 1, 3, "mlp") == 0;
-    place.name = fmt::format("{}{}{}", names.layers, stored_layer(model, std::stoll(layer), mlp),
+    place.name = fmt::format("{}{}{}", names.layers, stored_layer(letters, std::stoll(layer), mlp),
                              place.name.substr(names.layers.size() + layer.size()));
   }
   return places;

@@ -6,6 +6,7 @@
 #include "megatron/format/argument_words.h"
 #include "megatron/format/attention_arguments.h"
 #include "megatron/format/expert_arguments.h"
+#include "megatron/format/state_space_arguments.h"
 
 namespace piton {
 namespace {
@@ -23,6 +24,7 @@ std::string family_of(const ModelConfig& model) {
   }
   if (model.experts && model.softmax == SoftmaxKind::kLearnable) return "gpt_oss";
   if (model.delta) return model.experts ? "qwen3_next" : "qwen3_5";
+  if (model.state_space) return "mamba2";
   if (model.embedding_norm && model.positions == PositionKind::kAlibi) return "bloom";
   if (model.positions != PositionKind::kRotary || model.norm != NormKind::kRms || !model.gated)
     return "gpt2";
@@ -68,8 +70,10 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   model.norm = norm == "RMSNorm" ? NormKind::kRms : NormKind::kLayer;
   model.gains_from_one = arguments.flag("apply_layernorm_1p", false);
   model.norm_eps = arguments.number("norm_epsilon", arguments.number("layernorm_epsilon", 1e-5));
+  const StateSpaceOptions letters = state_space_options(arguments);
+  set_state_space(arguments, letters, model);
   set_attention(arguments, model);
-  set_experts(arguments, result.layout.empty_layers, model);
+  set_experts(arguments, result.layout.empty_layers, letters, model);
   model.mtp_layers = arguments.size("mtp_num_layers").value_or(0);
   if (model.mtp_layers > 0)
     model.mtp_loss_factor = arguments.number("mtp_loss_scaling_factor", model.mtp_loss_factor);

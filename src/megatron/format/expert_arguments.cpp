@@ -109,13 +109,19 @@ void set_router(const ArgumentValues& arguments, ExpertFacts& facts) {
 }  // namespace
 
 void set_experts(const ArgumentValues& arguments, const std::vector<std::int64_t>& empty_layers,
-                 ModelConfig& model) {
+                 const StateSpaceOptions& letters, ModelConfig& model) {
   const char* name = "num_experts";
+  const bool in_letters = letters.pattern && letters.pattern->find('E') != std::string::npos;
   // Megatron-DeepSpeed's default is [1].
   const PickleValue* each = arguments.find(name);
   if (each == nullptr || (each->kind == Kind::kList && each->items.size() == 1 &&
-                          each->items[0]->kind == Kind::kInt && each->items[0]->integer == 1))
+                          each->items[0]->kind == Kind::kInt && each->items[0]->integer == 1)) {
+    if (in_letters)
+      arguments.wrong(name, "the experts of a layer, as the pattern has layers with experts (E)");
     return;
+  }
+  // Of letters Megatron-core makes experts for E alone, whatever num_experts is.
+  if (model.state_space && !in_letters) return;
   ExpertFacts facts{.experts = arguments.must(name)};
   facts.choices = arguments.size("moe_router_topk").value_or(2);
   facts.normalized = !arguments.flag("moe_router_pre_softmax", false);
@@ -134,7 +140,13 @@ void set_experts(const ArgumentValues& arguments, const std::vector<std::int64_t
       arguments.flag(arguments.either("moe_shared_expert_gate", "shared_expert_gate"), false);
   set_router(arguments, facts);
   set_type(arguments, arguments.word("moe_router_load_balancing_type", "aux_loss"), facts);
-  facts.dense_layers = dense_layers(arguments, empty_layers, model.layers);
+  if (in_letters) {
+    model.experts = facts;
+    letters.set_experts(model);
+    facts.dense_layers = model.experts->dense_layers;
+  } else {
+    facts.dense_layers = dense_layers(arguments, empty_layers, model.layers);
+  }
   if (facts.dense_layers.empty()) model.ffn_hidden = width;
   facts.ffn_hidden = width == model.ffn_hidden ? 0 : width;
   model.experts = facts;

@@ -10,8 +10,9 @@
 namespace piton {
 
 // Sets the experts of `model`, whose other widths are known; `empty_layers`: places without a
-// layer, ascending. Throws Error(kData) with the argument.
+// layer, ascending; `letters`: which layers of a model with Mamba-2 have experts. Throws
+// Error(kData) with the argument.
 void set_experts(const ArgumentValues& arguments, const std::vector<std::int64_t>& empty_layers,
-                 ModelConfig& model);
+                 const StateSpaceOptions& letters, ModelConfig& model);
 
 }  // namespace piton

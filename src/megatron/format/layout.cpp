@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "megatron/format/rank_tensors.h"
+#include "model/canonical_tensors.h"
 #include "nn/expert_mlp.h"
 
 namespace piton {
@@ -24,6 +25,17 @@ void must_divide(const char* what, std::int64_t size, const char* flag, std::int
 void check_delta_heads(const DeltaFacts& facts, const char* flag, int tensor) {
   must_divide("heads of keys (--linear-num-key-heads)", facts.key_heads, flag, tensor);
   must_divide("heads of values (--linear-num-value-heads)", facts.value_heads, flag, tensor);
+}
+
+void check_state_space_layout(const MegatronLayout& layout, const StateSpaceFacts& facts,
+                              const char* flag) {
+  must_divide("heads of Mamba-2 (--mamba-num-heads)", facts.heads, flag, layout.tensor);
+  must_divide("groups of its heads (--mamba-num-groups)", facts.groups, flag, layout.tensor);
+  if (layout.chunks > 1) {
+    throw Error(Fault::kUsage,
+                "--num-layers-per-virtual-pipeline-stage: Megatron-core's models with Mamba-2 have "
+                "no virtual stages; leave it out");
+  }
 }
 
 // Of a layer with latent attention, in place of its heads.
@@ -87,35 +99,65 @@ void add_attention(RankTensors& rank, const ModelConfig& model, const MegatronLa
   rank.columns_of(key + "dense", at + "output", model.heads * model.head_size, model.output_bias);
 }
 
+// Adds tensors that hold parts of this layer's, or each part by itself.
+void add_states(RankTensors& rank, const MegatronLayout& layout, const std::string& key,
+                const std::vector<RankTensors::Part>& parts, std::int64_t columns) {
+  if (!layout.apart_states) return rank.shares_of(key, parts, columns);
+  for (const RankTensors::Part& part : parts)
+    rank.shares_of(fmt::format("{}{}", key, part.end), {part}, columns);
+}
+
 // In place of attention.
 void add_delta(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
                const std::string& key, const std::string& at) {
   const DeltaFacts& facts = *model.delta;
   const std::int64_t keys = facts.key_heads * facts.key_size;
   const std::int64_t values = facts.value_heads * facts.value_size;
-  const auto add = [&](const std::string& name, const std::vector<RankTensors::Part>& parts,
-                       std::int64_t columns) {
-    if (!layout.apart_delta) return rank.shares_of(key + name, parts, columns);
-    for (const RankTensors::Part& part : parts)
-      rank.shares_of(fmt::format("{}{}{}", key, name, part.end), {part}, columns);
-  };
   rank.shares_of(key + "delta_rate", {{"", at + "rate", facts.value_heads}}, 0);
   rank.shares_of(key + "delta_bias", {{"", at + "decay_bias", facts.value_heads}}, 0);
-  add("delta_in.weight",
-      {{".query", at + "query.weight", keys},
-       {".key", at + "key.weight", keys},
-       {".value", at + "value.weight", values},
-       {".z", at + "gate.weight", values},
-       {".beta", at + "strength.weight", facts.value_heads},
-       {".alpha", at + "decay.weight", facts.value_heads}},
-      model.hidden);
-  add("delta_filter.weight",
-      {{".query", at + "query_filter", keys},
-       {".key", at + "key_filter", keys},
-       {".value", at + "value_filter", values}},
-      facts.width);
+  add_states(rank, layout, key + "delta_in.weight",
+             {{".query", at + "query.weight", keys},
+              {".key", at + "key.weight", keys},
+              {".value", at + "value.weight", values},
+              {".z", at + "gate.weight", values},
+              {".beta", at + "strength.weight", facts.value_heads},
+              {".alpha", at + "decay.weight", facts.value_heads}},
+             model.hidden);
+  add_states(rank, layout, key + "delta_filter.weight",
+             {{".query", at + "query_filter", keys},
+              {".key", at + "key_filter", keys},
+              {".value", at + "value_filter", values}},
+             facts.width);
   rank.whole(key + "delta_norm.weight", at + "norm.weight", {facts.value_size});
   rank.columns_of(key + "delta_out", at + "output", values, false);
+}
+
+// In place of attention.
+void add_mamba(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
+               const std::string& key, const std::string& at) {
+  const StateSpaceFacts& facts = *model.state_space;
+  const std::int64_t keys = facts.keys();
+  const std::int64_t values = facts.values();
+  for (const auto& [end, name] :
+       {std::pair{"mamba_bias", "step_bias"}, {"mamba_rate", "rate"}, {"mamba_skip", "skip"}})
+    rank.shares_of(key + end, {{"", at + name, facts.heads}}, 0);
+  add_states(rank, layout, key + "mamba_in.weight",
+             {{".z", at + "gate.weight", values},
+              {".x", at + "value.weight", values},
+              {".B", at + "key.weight", keys},
+              {".C", at + "query.weight", keys},
+              {".dt", at + "step.weight", facts.heads}},
+             model.hidden);
+  for (const bool bias : {false, true}) {
+    const char* end = bias ? "_bias" : "";
+    add_states(rank, layout, key + (bias ? "mamba_filter.bias" : "mamba_filter.weight"),
+               {{".x", fmt::format("{}value_filter{}", at, end), values},
+                {".B", fmt::format("{}key_filter{}", at, end), keys},
+                {".C", fmt::format("{}query_filter{}", at, end), keys}},
+               bias ? 0 : facts.width);
+  }
+  rank.shares_of(key + "mamba_norm.weight", {{"", at + "norm.weight", values}}, 0);
+  rank.columns_of(key + "mamba_out", at + "output", values, false);
 }
 
 // Of a layer with experts, in place of its MLP.
@@ -144,18 +186,27 @@ void add_experts(RankTensors& rank, const ModelConfig& model, const std::string&
     mlp(key + "shared_", at + "shared", facts.shared_ffn_hidden, rank.of_tensor_rank());
 }
 
-// `stack`: of the keys and names of its layers, "", "encoder." or "mtp.".
-void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
+// What a layer begins with. `stack`: of the keys and names of layers, "", "encoder." or "mtp.".
+void add_mixer(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
                const PlacedLayer& place, std::string_view stack) {
   const std::string key = fmt::format("{}layers.{}.", stack, place.local);
   const std::string at = fmt::format("{}layers.{}.", stack, place.layer);
   const bool states = stack.empty() && model.has_states(place.layer);
-  rank.norm(key + (states ? "state_norm" : "input_norm"), at + "attention_norm");
-  if (states) {
-    add_delta(rank, model, layout, key, at + "delta.");
-  } else {
-    add_attention(rank, model, layout, key, at + "attention.");
-  }
+  const bool mamba = states && model.state_space;
+  rank.norm(key + (mamba    ? "mamba_start_norm"
+                   : states ? "state_norm"
+                            : "input_norm"),
+            at + "attention_norm");
+  if (mamba) return add_mamba(rank, model, layout, key, at + "mamba.");
+  if (states) return add_delta(rank, model, layout, key, at + "delta.");
+  add_attention(rank, model, layout, key, at + "attention.");
+}
+
+void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
+               const PlacedLayer& place, std::string_view stack) {
+  const std::string key = fmt::format("{}layers.{}.", stack, place.local);
+  const std::string at = fmt::format("{}layers.{}.", stack, place.layer);
+  if (place.mixer) add_mixer(rank, model, layout, place, stack);
   if (model.encoder_decoder && stack.empty()) {
     const std::int64_t rows = model.heads * model.head_size;
     rank.norm(key + "cross_norm", at + "cross_norm");
@@ -166,6 +217,7 @@ void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout
     }
     rank.columns_of(key + "cross_dense", at + "cross.output", rows, model.output_bias);
   }
+  if (!place.mlp) return;
   rank.norm(key + "post_norm", at + "mlp_norm");
   // Those that predict later tokens are like the last layer.
   if (model.has_experts(stack == kLaterKeys ? model.layers - 1 : place.layer)) {
@@ -212,6 +264,7 @@ void add_encoder_heads(RankTensors& rank, const ModelConfig& model) {
 }  // namespace
 
 MegatronStacks megatron_stacks(const ModelConfig& model) {
+  if (model.state_space) return MegatronStacks::kHybrid;
   if (model.encoder_decoder) return MegatronStacks::kBoth;
   return model.encoder ? MegatronStacks::kEncoder : MegatronStacks::kDecoder;
 }
@@ -244,6 +297,7 @@ void MegatronLayout::check(const ModelConfig& model) const {
                 model.latent->rank + model.latent->turned, tensor_flag, tensor);
   }
   if (model.delta) check_delta_heads(*model.delta, tensor_flag, tensor);
+  if (model.state_space) check_state_space_layout(*this, *model.state_space, tensor_flag);
   if (model.mtp_layers > 0)
     must_divide("channels (--hidden-size)", model.hidden, tensor_flag, tensor);
   must_divide("columns of the MLP (--ffn-hidden-size)", model.ffn_hidden, tensor_flag, tensor);
@@ -266,7 +320,7 @@ void MegatronLayout::check(const ModelConfig& model) const {
                 "vocabulary of {}, wanted at most {} rows of padding",
                 padded_vocabulary, model.vocabulary, kMostPadding);
   }
-  const std::int64_t places = model.layers + std::ssize(empty_layers);
+  const std::int64_t places = megatron_layer_count(model) + std::ssize(empty_layers);
   for (std::size_t i = 0; i < empty_layers.size(); ++i) {
     const std::int64_t place = empty_layers[i];
     if (place < 0 || place >= places || (i > 0 && place <= empty_layers[i - 1])) {
@@ -293,9 +347,13 @@ void MegatronLayout::check(const ModelConfig& model) const {
   }
 }
 
+std::int64_t megatron_layer_count(const ModelConfig& model) {
+  return model.state_space ? std::ssize(pattern_letters(model)) : model.layers;
+}
+
 std::vector<PlacedLayer> megatron_layers(const ModelConfig& model, const MegatronLayout& layout,
                                          int p, int chunk) {
-  const std::int64_t places = model.layers + std::ssize(layout.empty_layers);
+  const std::int64_t places = megatron_layer_count(model) + std::ssize(layout.empty_layers);
   std::int64_t count = places / (std::int64_t{layout.pipeline} * layout.chunks);
   std::int64_t begin = (std::int64_t{chunk} * layout.pipeline + p) * count;
   if (!layout.stage_layers.empty()) {
@@ -303,11 +361,18 @@ std::vector<PlacedLayer> megatron_layers(const ModelConfig& model, const Megatro
     count = *stage;
     begin = std::accumulate(layout.stage_layers.begin(), stage, std::int64_t{0});
   }
+  const std::vector<PatternLetter> letters = pattern_letters(model);
   std::vector<PlacedLayer> layers;
   for (std::int64_t local = 0; local < count; ++local) {
     const auto empty = std::ranges::lower_bound(layout.empty_layers, begin + local);
     if (empty != layout.empty_layers.end() && *empty == begin + local) continue;
-    layers.push_back({local, begin + local - (empty - layout.empty_layers.begin())});
+    const std::int64_t number = begin + local - (empty - layout.empty_layers.begin());
+    if (letters.empty()) {
+      layers.push_back({local, number});
+    } else {
+      const auto [layer, mlp] = letters[static_cast<std::size_t>(number)];
+      layers.push_back({.local = local, .layer = layer, .mixer = !mlp, .mlp = mlp});
+    }
   }
   return layers;
 }
@@ -352,14 +417,24 @@ std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const Meg
 
 Shape MegatronTensor::shape() const {
   const Shape& own = assembly.shape;
-  if (key.find("delta_filter.") == key.npos) return own;
+  if (own.ndim() < 2 || key.find("_filter.") == key.npos) return own;
   return {own[0], 1, own[1]};
 }
 
-bool is_norm_apart(const ModelConfig& model, std::string_view key, bool experts) {
+NormsApart::NormsApart(const ModelConfig& model, const std::vector<MegatronTensor>& tensors)
+    : latent_(model.latent.has_value()) {
+  constexpr std::string_view kRouter = "router.weight";
+  for (const MegatronTensor& tensor : tensors) {
+    if (tensor.key.ends_with(kRouter))
+      with_experts_.insert(tensor.key.substr(0, tensor.key.size() - kRouter.size()));
+  }
+}
+
+bool NormsApart::contain(std::string_view key) const {
   if (!key.starts_with("layers.") && !key.starts_with(kLaterKeys)) return false;
-  const auto is = [&](std::string_view norm) { return key.find(norm) != key.npos; };
-  return (experts && is(".post_norm.")) || (model.latent && is(".input_norm."));
+  if (latent_ && key.find(".input_norm.") != key.npos) return true;
+  const std::size_t norm = key.rfind("post_norm.");
+  return norm != key.npos && with_experts_.contains(key.substr(0, norm));
 }
 
 std::vector<MegatronTensor> tensors_of_expert_rank(std::vector<MegatronTensor> tensors,

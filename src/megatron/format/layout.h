@@ -4,7 +4,8 @@
 // Rank (t, p) of T x P has the layers of its chunks, numbered from 0 in each chunk. With V chunks a
 // rank, chunk v of stage p holds layers [(v P + p) l, (v P + p + 1) l) with l = L / (P V).
 // MindSpeed has stages of different lengths, and places of layers that are empty: both count as
-// layers here.
+// layers here. So does each letter of --hybrid-override-pattern, which has one of its layer's two
+// halves: what it begins with, or its MLP.
 //
 //   tensor     rows of rank t
 //   embedding  V/T rows of the table, padded with copies of its last row
@@ -32,11 +33,18 @@
 //              as of others. They are on the last rank, which then has the embedding again
 //   state_norm  before the gated delta rule: whole, on every rank, as the norm of others
 //   delta_in   1/T of the rows of each of q, k, v, the gate, strengths (beta), decays (alpha); with
-//              apart_delta: delta_in.weight.query, .key, .value, .z, .beta, .alpha
+//              apart_states: delta_in.weight.query, .key, .value, .z, .beta, .alpha
 //   delta_filter   the same of filters of q, k and v: [channels, 1, width]
 //   delta_rate, delta_bias   1/T of the heads of values
 //   delta_norm whole, on every rank; gain - 1 where the other norms are so (norm_gains.h)
 //   delta_out  as dense
+//   mamba_start_norm  before Mamba-2: whole, on every rank
+//   mamba_in   1/T of the rows of each of the gate, values, keys, queries, steps; with
+//   apart_states:
+//              mamba_in.weight.z, .x, .B, .C, .dt
+//   mamba_filter   the same of filters of values, keys and queries, and of their biases
+//   mamba_rate, mamba_skip, mamba_bias, mamba_norm   1/T of the heads, or of their channels
+//   mamba_out  as dense
 //   cross_q    of attention to an encoder: rows of rank t of the queries
 //   cross_kv   for each of a/T heads: its rows of k, then of v
 //   output.bias  of the logits: V/T of them, padded with zeros
@@ -48,8 +56,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,8 +86,8 @@ struct MegatronLayout {
   // those after them are apart for keys, values and both kinds of channels (--mla-mm-split).
   bool joined_latents = false;
   bool apart_heads = false;
-  bool apart_delta =
-      false;              // parts of the gated delta rule's tensors are tensors, as in torch_dist
+  bool apart_states =
+      false;              // parts of tensors of layers with states are tensors, as in torch_dist
   bool head_copy = true;  // a tied head on another stage than the embedding is written again
   std::vector<std::int64_t> stage_layers;  // of each pipeline rank; empty: all alike
   std::vector<std::int64_t> empty_layers;  // places without a layer, ascending ("noop")
@@ -88,10 +98,15 @@ struct MegatronLayout {
 
 MegatronStacks megatron_stacks(const ModelConfig& model);
 
-// A layer of the model, and its number in the chunk that holds it.
+// Places of layers in these files: letters, where a pattern has letters.
+std::int64_t megatron_layer_count(const ModelConfig& model);
+
+// A layer of the model, or one of its halves, and its number in the chunk that holds it.
 struct PlacedLayer {
   std::int64_t local = 0;
   std::int64_t layer = 0;
+  bool mixer = true;  // what it begins with
+  bool mlp = true;
 };
 
 // Of chunk `chunk` of stage p.
@@ -112,9 +127,18 @@ struct MegatronTensor {
 std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const MegatronLayout& layout,
                                              int t, int p, int chunk);
 
-// True for a norm that no linear of Transformer Engine holds: before experts, and in front of
-// latent attention. `experts`: whether the layer of this key has them.
-bool is_norm_apart(const ModelConfig& model, std::string_view key, bool experts);
+// The norms that no linear of Transformer Engine holds: before experts, and in front of latent
+// attention.
+class NormsApart {
+ public:
+  // Of a model, or of a chunk of it.
+  NormsApart(const ModelConfig& model, const std::vector<MegatronTensor>& tensors);
+  bool contain(std::string_view key) const;
+
+ private:
+  bool latent_;
+  std::set<std::string, std::less<>> with_experts_;  // "layers.3."
+};
 
 // Those that expert rank `expert` has of them, under the keys of its files.
 std::vector<MegatronTensor> tensors_of_expert_rank(std::vector<MegatronTensor> tensors,

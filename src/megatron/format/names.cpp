@@ -67,6 +67,9 @@ constexpr Name kCoreLayer[] = {
     {"state_norm.", "input_layernorm."},  // NamedTensors knows it from input_norm
     {"delta_norm.", "self_attention.out_norm."},
     {"delta_out.", "self_attention.out_proj."},
+    {"mamba_start_norm.", "norm."},
+    {"mamba_norm.", "mixer.norm."},
+    {"mamba_out.", "mixer.out_proj."},
 };
 // In place of those of kCoreLayer.
 constexpr Name kTransformerLayer[] = {
@@ -75,6 +78,7 @@ constexpr Name kTransformerLayer[] = {
     {"q_up_norm.", "self_attention.linear_q_up_proj.layer_norm_"},
     {"kv_up_norm.", "self_attention.linear_kv_up_proj.layer_norm_"},
     {"state_norm.", "self_attention.in_proj.layer_norm_"},
+    {"mamba_start_norm.", "mixer.in_proj.layer_norm_"},
 };
 // In a layer that predicts later tokens, next to the module kLaterBlock of an ordinary one.
 constexpr Name kLaterLayer[] = {
@@ -88,6 +92,7 @@ constexpr std::string_view kLaterBlock = "transformer_layer.";
 // layers where there are such layers; and older ones of the layers.
 constexpr std::string_view kLaterNorms = "mtp.final_layernorms.";
 constexpr std::string_view kNormBeforeLater = "final_layernorm.";
+constexpr std::string_view kNormOfHybrid = "final_norm.";  // of Megatron-core's MambaModel
 constexpr std::string_view kOlderLaterLayers = "mtp_layers.";
 // Other versions; only for reading.
 constexpr Name kOtherLayer[] = {
@@ -187,7 +192,7 @@ constexpr Name kGroups[] = {
     {"grouped.0.fc1.weight", "mlp.experts.weight1"},
     {"grouped.0.fc2.weight", "mlp.experts.weight2"},
 };
-// Whole names, by key and name: of learned sinks, and of the gated delta rule, of which torch_dist
+// Whole names, by key and name: of learned sinks, and of layers with states, of which torch_dist
 // has parts.
 constexpr Name kWholeNames[] = {
     {"sinks", "self_attention.core_attention.softmax_offset"},
@@ -195,9 +200,15 @@ constexpr Name kWholeNames[] = {
     {"delta_bias", "self_attention.dt_bias"},
     {"delta_in.weight", "self_attention.in_proj.weight"},
     {"delta_filter.weight", "self_attention.conv1d.weight"},
+    {"mamba_rate", "mixer.A_log"},
+    {"mamba_skip", "mixer.D"},
+    {"mamba_bias", "mixer.dt_bias"},
+    {"mamba_in.weight", "mixer.in_proj.weight"},
+    {"mamba_filter.weight", "mixer.conv1d.weight"},
+    {"mamba_filter.bias", "mixer.conv1d.bias"},
 };
-constexpr std::string_view kDeltaParts[] = {"",   ".query", ".key",  ".value",
-                                            ".z", ".beta",  ".alpha"};
+constexpr std::string_view kStateParts[] = {"",       ".query", ".key", ".value", ".z", ".beta",
+                                            ".alpha", ".x",     ".B",   ".C",     ".dt"};
 constexpr std::string_view kSharedGateName = "mlp.shared_experts.gate_weight";
 constexpr std::string_view kSharedGateKey = "shared_gate.weight";
 // Added to scores for the choice alone. A router's "bias" is of the scores themselves.
@@ -246,7 +257,7 @@ std::optional<std::string> layer_key(std::string_view rest) {
   for (const Name& whole : kWholeNames) {
     const bool own = rest.starts_with(whole.name);
     const std::string_view part = own ? rest.substr(whole.name.size()) : "";
-    if (own && std::ranges::find(kDeltaParts, part) != std::end(kDeltaParts))
+    if (own && std::ranges::find(kStateParts, part) != std::end(kStateParts))
       return std::string(whole.key) + std::string(part);
   }
   if (const std::optional<std::string> found = expert_key(rest)) return found;
@@ -402,7 +413,9 @@ std::string megatron_name(const std::string& key, MegatronTree tree, MegatronSta
     if (name) name = fmt::format("{}{}{}", stack, own.substr(0, point), *name);
   } else if (own.starts_with("final_norm.")) {
     const bool apart = tree == MegatronTree::kMindSpeed;
-    name = fmt::format("{}{}{}", apart ? "" : stack, kNormBeforeLater, own.substr(11));
+    const bool hybrid = stacks == MegatronStacks::kHybrid;
+    name = fmt::format("{}{}{}", apart ? "" : stack, hybrid ? kNormOfHybrid : kNormBeforeLater,
+                       own.substr(11));
   } else if (both && !legacy && own.starts_with("output.")) {
     name = "lm_head.output_layer." + own.substr(7);
   } else {

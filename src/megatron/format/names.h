@@ -25,7 +25,9 @@ enum class MegatronTree {
 //            kDecoder                kEncoder                kBoth
 //   kLegacy  language_model.encoder  language_model.encoder  language_model.encoder and .decoder
 //   others   decoder                 encoder                 encoder and decoder
-enum class MegatronStacks { kDecoder, kEncoder, kBoth };
+//
+// kHybrid, of layers of Mamba-2 and others, is as kDecoder; its last norm has another name.
+enum class MegatronStacks { kDecoder, kEncoder, kBoth, kHybrid };
 
 // Under kBoth, keys of the encoder begin with this.
 inline constexpr std::string_view kEncoderKeys = "encoder.";

@@ -6,6 +6,7 @@
 #include "megatron/format/argument_words.h"
 #include "megatron/format/arguments.h"
 #include "megatron/format/model_parts.h"
+#include "megatron/format/state_space_arguments.h"
 
 namespace piton {
 namespace {
@@ -168,6 +169,18 @@ void write_delta(const DeltaFacts& facts, NamedValues<Out> values) {
 }
 
 template <typename Out>
+void write_state_space(const ModelConfig& model, NamedValues<Out> values) {
+  const StateSpaceFacts& facts = *model.state_space;
+  values.flag("is_hybrid_model", true);
+  values.word("hybrid_override_pattern", *StateSpaceOptions::of(model).pattern);
+  values.size("mamba_num_heads", facts.heads);
+  values.size("mamba_num_groups", facts.groups);
+  values.size("mamba_head_dim", facts.head_size);
+  values.size("mamba_state_dim", facts.state_size);
+  if (facts.width != kMegatronFilterWidth) values.size("mamba_d_conv", facts.width);
+}
+
+template <typename Out>
 void write_rotary(const ModelConfig& model, NamedValues<Out> values) {
   values.number("rotary_base", model.rotary_base);
   values.number("rotary_percent", model.rotary_share);
@@ -227,7 +240,7 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   const ModelConfig& model = arguments.model;
   const MegatronLayout& layout = arguments.layout;
   NamedValues<Out> values{out};
-  values.size("num_layers", model.layers + std::ssize(layout.empty_layers));
+  values.size("num_layers", megatron_layer_count(model) + std::ssize(layout.empty_layers));
   if (!layout.stage_layers.empty())
     values.word("num_layer_list", fmt::format("{}", fmt::join(layout.stage_layers, ",")));
   if (!layout.empty_layers.empty())
@@ -269,6 +282,7 @@ void write_fields(const MegatronArguments& arguments, Out& out) {
   }
   if (model.output_gate) values.flag("attention_output_gate", true);
   if (model.delta) write_delta(*model.delta, values);
+  if (model.state_space) write_state_space(model, values);
   values.flag("add_bias_linear", model.biases);
   values.flag("add_qkv_bias", model.qkv_biases);
   values.flag("add_dense_bias", model.output_bias);
@@ -327,6 +341,8 @@ ModelConfig model_in_megatron(const ModelConfig& model) {
 std::string beyond_megatron(const ModelConfig& model) {
   if (model.normalized_head) return "a normalized head";
   if (head_is_like_layers(model)) return "a head with the GELU of its layers";
+  if (model.state_space && model.state_space->width != kMegatronFilterWidth)
+    return fmt::format("a convolution of {} rows in Mamba-2", model.state_space->width);
   const RotaryScaling& scaling = model.rotary_scaling;
   if (scaling.kind == RotaryScaling::Kind::kDynamic) return "dynamic rotary scaling";
   return "";
