@@ -55,7 +55,7 @@ test-cpu: build
 # where the language leaves them open. Kernels then have no fused products and sums; on AVX-512 unit_kernels_cpu, which
 # compares their bits, has not passed under it yet, so test-cpu runs that one. A build folder stays with its compiler.
 # UNIT_SHARE="GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=0": half of the tests of the longest unit suites. DRAWN_SUITES=ON:
-# two of three suites (tools/drawn-suites.sh).
+# one of two suites (tools/drawn-suites.sh).
 UNIT_SHARE ?=
 DRAWN_SUITES ?= OFF
 SANITIZED_CXX ?=
