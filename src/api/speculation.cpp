@@ -63,8 +63,8 @@ Speculation::Speculation(const Machine& machine, const SpeculationOptions& optio
                          const InferenceOptions& layout) {
   if (model.config().state_layers() > 0 && !options.flags().empty()) {
     throw Error(Fault::kUsage,
-                "{}: guesses that are wrong are taken back, and layers of the gated delta rule "
-                "or of Mamba-2 have no state of before; leave it out",
+                "{}: guesses that are wrong are taken back, and layers of the gated delta "
+                "rule, of Mamba-2 or with short convolutions have no state of before; leave it out",
                 options.flags().front());
   }
   if (options.draft_mtp > 0) {

@@ -465,7 +465,7 @@ GgufDescription describe_gguf(const ModelConfig& model, const std::string& prefe
     }
     // Few have layers with states: of those that do not, nothing would be said of the model.
     const bool is_nearer = placed && !has_places &&
-                           (said.state_space.has_value() || is_of(architecture, preferred) ||
+                           (said.state_layers() > 0 || is_of(architecture, preferred) ||
                             is_of(architecture, model.family));
     if (!why.empty() && !is_nearer) continue;
     why = fmt::format("as \"{}\": {}", architecture.name, fault);

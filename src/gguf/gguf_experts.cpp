@@ -52,9 +52,9 @@ void read_rule(const GgufExperts& form, const GgufKeys& keys, ExpertFacts& facts
     return;
   }
   const std::int64_t otherwise = form.score == ScoreKind::kSigmoid ? kSigmoidKey : kSoftmaxKey;
-  const std::int64_t score = keys.count("expert_gating_func", otherwise);
+  const std::int64_t score = keys.count(kExpertScore, otherwise);
   if (score != kSoftmaxKey && score != kSigmoidKey)
-    keys.refuse("expert_gating_func", "1, a softmax, or 2, sigmoids");
+    keys.refuse(kExpertScore, "1, a softmax, or 2, sigmoids");
   facts.score = score == kSigmoidKey ? ScoreKind::kSigmoid : ScoreKind::kSoftmax;
   facts.normalized = keys.flag("expert_weights_norm", false);
   facts.weight_factor = keys.number("expert_weights_scale", 1.0);
@@ -105,7 +105,7 @@ void check_can_hold(const GgufExperts& form, const ExpertFacts& facts, std::int6
 
 void write_rule(const ExpertFacts& facts, GgufDescription& out) {
   const bool sigmoid = facts.score == ScoreKind::kSigmoid;
-  out.add("expert_gating_func", GgufValue::u32(sigmoid ? kSigmoidKey : kSoftmaxKey));
+  out.add(kExpertScore, GgufValue::u32(sigmoid ? kSigmoidKey : kSoftmaxKey));
   out.add("expert_weights_norm", GgufValue::boolean(facts.normalized));
   out.add("expert_weights_scale", GgufValue::f32(facts.weight_factor));
   if (!facts.groups.divide()) return;

@@ -20,6 +20,7 @@
 namespace piton {
 
 inline constexpr const char* kExpertWidth = "expert_feed_forward_length";
+inline constexpr const char* kExpertScore = "expert_gating_func";
 
 // What a file has of a kind of tensors.
 enum class GgufPart : std::uint8_t { kNever, kMaybe, kAlways };

@@ -79,6 +79,11 @@ constexpr std::pair<std::string_view, std::string_view> kLayer[] = {
     {"mamba.step_bias", "ssm_dt.bias"},
     {"mamba.norm.", "ssm_norm."},
     {"mamba.output.", "ssm_out."},
+    {"short_conv.input_gate.", "shortconv.in_proj."},
+    {"short_conv.output_gate.", "shortconv.in_proj."},
+    {"short_conv.value.", "shortconv.in_proj."},
+    {"short_conv.filter", "shortconv.conv.weight"},
+    {"short_conv.output.", "shortconv.out_proj."},
 };
 
 // Of an expert; `part` is its name after "layers.N.", `rows` are those of each.
@@ -137,6 +142,8 @@ GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& m
   if (architecture.packed_mlp && part.starts_with("mlp.up.")) place.first = model.ffn_hidden;
   if (architecture.delta != GgufDelta::kNone) place_delta(architecture, model, part, place);
   if (model.state_space) place_states(*model.state_space, part, place);
+  if (part.starts_with("short_conv.output_gate.")) place.first = model.hidden;
+  if (part.starts_with("short_conv.value.")) place.first = 2 * model.hidden;
   return place;
 }
 
@@ -177,6 +184,7 @@ bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& mode
          model.latent.has_value() == architecture.latent &&
          model.delta.has_value() == (architecture.delta != GgufDelta::kNone) &&
          model.state_space.has_value() == (architecture.states != GgufStates::kNone) &&
+         model.short_convolution.has_value() == architecture.convolutions &&
          model.output_gate == model.delta.has_value() && !(architecture.packed_mlp && !model.gated);
 }
 
@@ -201,6 +209,8 @@ std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const M
     for (const auto& [ours, theirs] : kEnds) {
       if (canonical.starts_with(ours)) place.name = theirs;
     }
+    if (architecture.convolutions && canonical.starts_with("final_norm."))
+      place.name = "token_embd_norm.";
     if (place.name.ends_with('.')) place.name += end;
     place.canonical = one.name;
     if (is_gain_from_one(model, one)) place.transform = GgufTransform::kGain;

@@ -25,6 +25,34 @@ std::vector<std::int64_t> heads_of_layers(const GgufKeys& keys, const ModelConfi
   return counts;
 }
 
+// Sets the number of key-value heads of these layers; 0 if there are none.
+std::vector<std::int64_t> layers_with_attention(const GgufKeys& keys, ModelConfig& model) {
+  model.groups = 0;
+  const std::vector<std::int64_t> counts = heads_of_layers(keys, model);
+  std::vector<std::int64_t> attention;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const std::int64_t count = counts[static_cast<std::size_t>(layer)];
+    if (count == 0) continue;
+    if (count < 0 || count > kMostHeads || (model.groups != 0 && count != model.groups))
+      keys.refuse(kKeyValueHeads, "the same number in all layers with attention, 0 in others");
+    model.groups = count;
+    attention.push_back(layer);
+  }
+  return attention;
+}
+
+void write_heads_of_layers(const ModelConfig& model, GgufDescription& out) {
+  if (!(model.bare_layers.empty() && model.mlp_layers.empty()))
+    throw Error(Fault::kData, "llama.cpp has an MLP or experts in each layer there");
+  if (model.state_layers() == model.layers)
+    throw Error(Fault::kData, "llama.cpp has attention in some layer there");
+  std::vector<std::int32_t> counts;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    counts.push_back(model.has_states(layer) ? 0 : static_cast<std::int32_t>(model.groups));
+  out.add(kKeyValueHeads, GgufValue::numbers(std::span<const std::int32_t>(counts)));
+  write_gguf_head_size(model, out);
+}
+
 }  // namespace
 
 void read_gguf_states(const GgufKeys& keys, ModelConfig& model) {
@@ -53,39 +81,44 @@ void write_gguf_states(const ModelConfig& model, GgufDescription& out) {
 
 void read_hybrid_heads(const GgufKeys& keys, ModelConfig& model) {
   read_gguf_states(keys, model);
-  model.groups = 0;
-  const std::vector<std::int64_t> counts = heads_of_layers(keys, model);
-  std::vector<std::int64_t>& attention = model.state_space->attention_layers;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const std::int64_t count = counts[static_cast<std::size_t>(layer)];
-    if (count == 0) continue;
-    if (count < 0 || count > kMostHeads || (model.groups != 0 && count != model.groups))
-      keys.refuse(kKeyValueHeads, "the same number in all layers with attention, 0 in others");
-    model.groups = count;
-    attention.push_back(layer);
-  }
+  std::vector<std::int64_t> attention = layers_with_attention(keys, model);
+  model.state_space->attention_layers = attention;
   if (std::ssize(attention) == model.layers) model.state_space.reset();
-  if (model.groups == 0) return drop_parts_of_no_layer(model);
+  if (attention.empty()) return drop_parts_of_no_layer(model);
   read_gguf_head_size(keys, model);
 }
 
 void write_hybrid_heads(const ModelConfig& model, GgufDescription& out) {
   const StateSpaceFacts& facts = *model.state_space;
-  if (!(model.bare_layers.empty() && model.mlp_layers.empty()))
-    throw Error(Fault::kData, "llama.cpp has an MLP or experts in each layer there");
+  write_heads_of_layers(model, out);
+  if (facts.values() == 2 * model.hidden) return;
+  throw Error(Fault::kData,
+              "llama.cpp has heads of Mamba-2 that are together twice as wide as the stream there, "
+              "and these have {} channels, of a stream of {}",
+              facts.values(), model.hidden);
+}
+
+void read_convolution_heads(const GgufKeys& keys, ModelConfig& model) {
+  ShortConvolutionFacts facts{.attention_layers = layers_with_attention(keys, model),
+                              .width = keys.size(kConvolutionWidth)};
   if (facts.attention_layers.empty())
-    throw Error(Fault::kData, "llama.cpp has attention in some layer there");
-  if (facts.values() != 2 * model.hidden) {
-    throw Error(Fault::kData,
-                "llama.cpp has heads of Mamba-2 that are together twice as wide as the stream "
-                "there, and these have {} channels, of a stream of {}",
-                facts.values(), model.hidden);
+    keys.refuse(kKeyValueHeads, "heads in some layer, as llama.cpp has them there");
+  if (facts.width < 2) keys.refuse(kConvolutionWidth, "2 or more rows, as llama.cpp has them");
+  if (std::ssize(facts.attention_layers) < model.layers) {
+    model.short_convolution = facts;
+  } else {
+    model.short_convolution.reset();
   }
-  std::vector<std::int32_t> counts;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer)
-    counts.push_back(model.has_states(layer) ? 0 : static_cast<std::int32_t>(model.groups));
-  out.add(kKeyValueHeads, GgufValue::numbers(std::span<const std::int32_t>(counts)));
-  write_gguf_head_size(model, out);
+  read_gguf_head_size(keys, model);
+}
+
+void write_convolution_heads(const ModelConfig& model, GgufDescription& out) {
+  const ShortConvolutionFacts& facts = *model.short_convolution;
+  if (facts.biases) throw Error(Fault::kData, "llama.cpp has no biases of short convolutions");
+  if (facts.width < 2)
+    throw Error(Fault::kData, "llama.cpp has short convolutions of 2 or more rows");
+  out.add(kConvolutionWidth, GgufValue::u32(facts.width));
+  write_heads_of_layers(model, out);
 }
 
 void drop_parts_of_no_layer(ModelConfig& model) {

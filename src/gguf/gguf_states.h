@@ -1,4 +1,5 @@
-// Layers of Mamba-2 (nn/recurrent/state_space.h) in GGUF files.
+// Layers of Mamba-2 (nn/recurrent/state_space.h) in GGUF files, and layers with short convolutions
+// (nn/recurrent/short_convolution.h).
 //
 //   ssm.conv_kernel          rows that the convolution reads
 //   ssm.state_size           channels of a key, and of a query
@@ -6,13 +7,19 @@
 //   ssm.time_step_rank       heads
 //   ssm.inner_size           channels of the values of all heads
 //   attention.head_count_kv  of models that also have attention a list: of each layer the number of
-//                            key-value heads, 0 in layers of Mamba-2
+//                            key-value heads, 0 in layers of Mamba-2 and with convolutions
 //
 //   ssm_in            rows of gate, value, key, query and step
 //   ssm_conv1d        filters [channels, w] of value, key and query, and their biases
 //   ssm_a [heads, 1]  -exp(rate)           ssm_dt    the bias of the steps
 //   ssm_d [heads, 1]  the skip             ssm_norm  [groups, channels of a group]
 //   ssm_out           the output
+//
+//   shortconv.l_cache  rows that a short convolution reads
+//
+//   shortconv.in_proj            rows of input gate, output gate and value
+//   shortconv.conv [channels, w]   the filters
+//   shortconv.out_proj           the output
 #pragma once
 
 #include <string_view>
@@ -31,6 +38,10 @@ void write_gguf_states(const ModelConfig& model, GgufDescription& out);
 // former sets the state space too, the latter throws Error(kData) for what llama.cpp does not have.
 void read_hybrid_heads(const GgufKeys& keys, ModelConfig& model);
 void write_hybrid_heads(const ModelConfig& model, GgufDescription& out);
+
+// The same of models with short convolutions.
+void read_convolution_heads(const GgufKeys& keys, ModelConfig& model);
+void write_convolution_heads(const ModelConfig& model, GgufDescription& out);
 
 // Sizes of heads, positions of attention and the width of MLPs are set to fixed values in a model
 // without a layer that has them: no key says them.

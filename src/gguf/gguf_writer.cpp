@@ -18,7 +18,7 @@ namespace {
 // Of type F32 always, as llama.cpp's tools write them.
 constexpr const char* kPositionsName = "position_embd.weight";
 constexpr const char* kRouterEnd = ".ffn_gate_inp.weight";
-constexpr const char* kFilterEnd = ".ssm_conv1d.weight";
+constexpr const char* kFilterEnds[] = {".ssm_conv1d.weight", ".shortconv.conv.weight"};
 
 // A tensor of the file, and what it is made of.
 struct Written {
@@ -100,7 +100,9 @@ GgmlType type_of(const Written& tensor, bool is_head, const SourceTypes& types,
                  std::optional<GgmlType> wanted, GgufWritten& written) {
   const Assembly& assembly = tensor.assembly;
   if (tensor.shape.size() == 1 || assembly.shape.ndim() == 1 || assembly.name == kPositionsName ||
-      assembly.name.ends_with(kRouterEnd) || assembly.name.ends_with(kFilterEnd))
+      assembly.name.ends_with(kRouterEnd) || std::ranges::any_of(kFilterEnds, [&](const char* end) {
+        return assembly.name.ends_with(end);
+      }))
     return GgmlType::kF32;
   if (!wanted) return types.of(assembly);
   GgmlType type = *wanted;

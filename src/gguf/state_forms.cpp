@@ -1,4 +1,5 @@
 // Models with layers of Mamba-2: Granite 4 with some of them, and Mamba-2, which has no others.
+// LFM2 has short convolutions in most layers.
 #include "base/error.h"
 #include "gguf/forms.h"
 #include "gguf/gguf_states.h"
@@ -33,6 +34,41 @@ void write_mamba2(const ModelConfig& model, GgufDescription& out) {
   write_gguf_states(model, out);
 }
 
+// Sigmoids choose experts, and their weights add up to 1, which no key says.
+void read_lfm2_moe(const GgufKeys& keys, ModelConfig&) {
+  constexpr std::int64_t kSigmoids = 2;
+  if (keys.size(kExpertScore) != kSigmoids) keys.refuse(kExpertScore, "2, sigmoids");
+}
+
+void write_lfm2_moe(const ModelConfig&, GgufDescription& out) {
+  out.add(kExpertScore, GgufValue::u32(2));
+}
+
+GgufArchitecture lfm2_form() {
+  return {.name = "lfm2",
+          .families = {"lfm2"},
+          .facts = lfm2_facts,
+          .read_heads = read_convolution_heads,
+          .write_heads = write_convolution_heads,
+          .heads_fill_width = true,
+          .convolutions = true};
+}
+
+GgufArchitecture lfm2_moe_form() {
+  GgufArchitecture form = lfm2_form();
+  form.name = "lfm2moe";
+  form.families = {"lfm2_moe"};
+  form.facts = lfm2_moe_facts;
+  form.read = read_lfm2_moe;
+  form.write = write_lfm2_moe;
+  form.experts = {.have = GgufPart::kAlways,
+                  .own_width = true,
+                  .score = ScoreKind::kSigmoid,
+                  .choice_bias = GgufPart::kAlways,
+                  .dense_first = true};
+  return form;
+}
+
 }  // namespace
 
 std::vector<GgufArchitecture> state_forms() {
@@ -54,7 +90,9 @@ std::vector<GgufArchitecture> state_forms() {
            .facts = mamba2_facts,
            .read = read_mamba2,
            .write = write_mamba2,
-           .states = GgufStates::kAll}};
+           .states = GgufStates::kAll},
+          lfm2_form(),
+          lfm2_moe_form()};
 }
 
 }  // namespace piton

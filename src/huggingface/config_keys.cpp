@@ -70,6 +70,8 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
     return model.delta ? "layers of the gated delta rule" : "attention in all layers";
   if (differs(&C::state_space))
     return model.state_space ? "layers of Mamba-2" : "attention in all layers";
+  if (differs(&C::short_convolution))
+    return model.short_convolution ? "short convolutions" : "attention in all layers";
   if (differs(&C::output_gate)) return "a gate of attention (--attention-output-gate)";
   if (differs(&C::experts)) return difference_of_experts(model.experts, held.experts);
   if (differs(&C::mtp_layers)) return "layers that predict later tokens";

@@ -7,6 +7,7 @@
 //   silu       x / (1 + exp(-x))
 //   relu       max(x, 0), with slope 0 at 0
 //   sigmoid    1 / (1 + exp(-x)): for gates
+//   identity   x: for gates that are factors as they are
 //   squared    max(x, 0)^2                                           (So et al. 2021,
 //   relu       arXiv:2109.08668)
 //   gated      y = act(gate) * up: GeGLU, SwiGLU                     (Shazeer 2020,
@@ -25,7 +26,8 @@ enum class ActivationKind : std::uint8_t {
   kSilu,
   kRelu,
   kSquaredRelu,
-  kSigmoid
+  kSigmoid,
+  kIdentity
 };
 
 // How a gated activation reads its two inputs. What is beyond the bound has slope 0.

@@ -137,11 +137,25 @@ StateSpaceShape state_space_shape(const ModelConfig& config, const Adapters& ada
           .adapters = &adapters};
 }
 
+ShortConvolutionShape short_convolution_shape(const ModelConfig& config, const Adapters& adapters) {
+  const ShortConvolutionFacts& facts = *config.short_convolution;
+  return {.hidden = config.hidden,
+          .width = facts.width,
+          .biases = facts.biases,
+          .output_factor = config.branch_factor,
+          .hidden_dropout = config.hidden_dropout,
+          .adapters = &adapters};
+}
+
 Mixer make_state_layer(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
                        const Block::Place& place, const Adapters& adapters) {
   if (config.state_space) {
     return StateSpace(parameters, shard, layer_name(place, "mamba"),
                       state_space_shape(config, adapters), branch_weights(config));
+  }
+  if (config.short_convolution) {
+    return ShortConvolution(parameters, shard, layer_name(place, "short_conv"),
+                            short_convolution_shape(config, adapters), branch_weights(config));
   }
   return DeltaAttention(parameters, shard, layer_name(place, "delta"),
                         delta_shape(config, adapters), branch_weights(config));
@@ -278,7 +292,8 @@ bool Block::attends_to_latents() const {
 
 bool Block::has_states() const {
   return attention_ && (std::holds_alternative<DeltaAttention>(*attention_) ||
-                        std::holds_alternative<StateSpace>(*attention_));
+                        std::holds_alternative<StateSpace>(*attention_) ||
+                        std::holds_alternative<ShortConvolution>(*attention_));
 }
 
 Value Block::attention(Context& context, const Value& x, const Value& residual,

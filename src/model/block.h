@@ -19,6 +19,7 @@
 #include "nn/mlp.h"
 #include "nn/norm.h"
 #include "nn/recurrent/delta_attention.h"
+#include "nn/recurrent/short_convolution.h"
 #include "nn/recurrent/state_space.h"
 
 namespace piton {
@@ -47,7 +48,8 @@ struct StackKind {
 };
 
 // What a block begins with.
-using Mixer = std::variant<Attention, LatentAttention, DeltaAttention, StateSpace>;
+using Mixer =
+    std::variant<Attention, LatentAttention, DeltaAttention, StateSpace, ShortConvolution>;
 
 class Block {
  public:

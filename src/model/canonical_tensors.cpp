@@ -111,10 +111,22 @@ void add_state_space(std::vector<CanonicalShape>& list, const ModelConfig& confi
   add_linear(list, at + ".output", {config.hidden, values}, false);
 }
 
+void add_short_convolution(std::vector<CanonicalShape>& list, const ModelConfig& config,
+                           const std::string& at) {
+  const ShortConvolutionFacts& facts = *config.short_convolution;
+  const std::int64_t h = config.hidden;
+  for (const char* name : {".input_gate", ".output_gate", ".value"})
+    add_linear(list, at + name, {h, h}, facts.biases);
+  list.push_back({at + ".filter", {h, facts.width}});
+  if (facts.biases) list.push_back({at + ".filter_bias", {h}});
+  add_linear(list, at + ".output", {h, h}, facts.biases);
+}
+
 // Of a layer with states in place of attention.
 void add_states(std::vector<CanonicalShape>& list, const ModelConfig& config,
                 const std::string& at) {
   if (config.state_space) return add_state_space(list, config, at + "mamba");
+  if (config.short_convolution) return add_short_convolution(list, config, at + "short_conv");
   add_delta(list, config, at + "delta");
 }
 

@@ -33,6 +33,7 @@ void check_size(const ModelConfig& c) {
     block += of(c.hidden) * (3 * of(facts.heads) * of(facts.head_size) +
                              2 * of(facts.groups) * of(facts.state_size));
   }
+  if (c.short_convolution) block += of(c.hidden) * 4 * of(c.hidden);
   const double all = of(c.layers) * block +
                      of(c.hidden) * (2 * of(c.vocabulary) + of(c.max_positions)) +
                      of(c.max_positions) * of(c.head_size);
@@ -85,7 +86,8 @@ void check_later(const ModelConfig& c) {
   refuse(c.embedding_norm, "a model with --embed-layernorm");
   refuse(c.has_states(c.layers - 1),
          "a model whose last layer, which they are like, has the gated delta rule "
-         "(--linear-attention-freq) or is of Mamba-2 (--hybrid-override-pattern)");
+         "(--linear-attention-freq), is of Mamba-2 or has a short convolution "
+         "(--hybrid-override-pattern)");
   refuse(!c.has_mlp(c.layers - 1) || !c.has_mixer(c.layers - 1),
          "a model whose last layer, which they are like, has no attention or no MLP");
 }
@@ -186,6 +188,7 @@ void ModelConfig::check() const {
   check_latent(*this);
   check_delta(*this);
   check_state_space(*this);
+  check_short_convolution(*this);
   check_rotary(*this);
   if (normalized_head && tied) {
     throw Error(Fault::kUsage,
@@ -235,6 +238,7 @@ std::int64_t more_in_state_layer(const ModelConfig& c) {
     const StateSpaceFacts& s = *c.state_space;
     return c.hidden * (3 * s.values() + 2 * s.keys() + s.heads) - attention_matrices(c);
   }
+  if (c.short_convolution) return 4 * c.hidden * c.hidden - attention_matrices(c);
   if (!c.delta) return 0;
   const DeltaFacts& d = *c.delta;
   const std::int64_t values = d.value_heads * d.value_size;
@@ -248,6 +252,8 @@ std::int64_t rest_of_state_layer(const ModelConfig& c) {
     const StateSpaceFacts& s = *c.state_space;
     return s.convolved() * (s.width + 1) + 3 * s.heads + s.values();
   }
+  if (c.short_convolution)
+    return c.hidden * (c.short_convolution->width + (c.short_convolution->biases ? 5 : 0));
   const DeltaFacts& d = *c.delta;
   return d.convolved() * d.width + 2 * d.value_heads + d.value_size;
 }
@@ -415,6 +421,10 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t 
     of_states = static_cast<double>(state_layers()) *
                 (2.0 * static_cast<double>(s.convolved() * s.width) +
                  4.0 * static_cast<double>(s.values() * s.state_size));
+  }
+  if (short_convolution) {
+    of_states = static_cast<double>(state_layers()) * 2.0 *
+                static_cast<double>(hidden * short_convolution->width);
   }
   if (delta) {
     of_states =

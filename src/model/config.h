@@ -105,8 +105,10 @@ struct ModelConfig {
   std::optional<LatentFacts> latent;
   // Most layers have the gated delta rule in place of attention.
   std::optional<DeltaFacts> delta;
-  // Most layers are of Mamba-2 in place of attention; not with `delta`.
+  // Most layers are of Mamba-2 in place of attention, or have a short convolution there; not with
+  // `delta`, and not both.
   std::optional<StateSpaceFacts> state_space;
+  std::optional<ShortConvolutionFacts> short_convolution;
   std::vector<std::int64_t> bare_layers;  // ascending; they have no MLP and no experts
   std::vector<std::int64_t> mlp_layers;   // ascending; they have nothing else
   bool output_gate = false;               // of attention (nn/attention.h)
@@ -136,15 +138,22 @@ struct ModelConfig {
   // Whether layer `layer` has states in place of keys and values.
   bool has_states(std::int64_t layer) const {
     if (delta) return delta->in_layer(layer);
-    return state_space && state_space->in_layer(layer) && has_mixer(layer);
+    const bool states = (state_space && state_space->in_layer(layer)) ||
+                        (short_convolution && short_convolution->in_layer(layer));
+    return states && has_mixer(layer);
   }
   // Whether layer `layer` begins with attention, or with what is in its place.
   bool has_mixer(std::int64_t layer) const {
     return !std::ranges::binary_search(mlp_layers, layer);
   }
+  // The layers with attention of a model that a pattern of letters describes; null: none does.
+  const std::vector<std::int64_t>* letters_with_attention() const {
+    if (state_space) return &state_space->attention_layers;
+    return short_convolution ? &short_convolution->attention_layers : nullptr;
+  }
   std::int64_t state_layers() const {
-    if (state_space)
-      return layers - std::ssize(state_space->attention_layers) - std::ssize(mlp_layers);
+    if (const std::vector<std::int64_t>* attention = letters_with_attention())
+      return layers - std::ssize(*attention) - std::ssize(mlp_layers);
     return delta ? layers - layers / delta->attention_every : 0;
   }
   // Whether rotary positions rotate the heads of layer `layer`.
@@ -237,20 +246,20 @@ struct ModelOptions {
              "llama-134m, llama-1.1b, llama2-7b, mixtral-8x7b, qwen1.5-0.5b, qwen1.5-moe-a2.7b, "
              "qwen2.5-0.5b, qwen3-0.6b, qwen3-30b-a3b, qwen3-next-80b-a3b, qwen3.5-0.8b, "
              "qwen3.5-9b, gpt-oss-20b, gpt-oss-120b, glm-4.5-air, deepseek-v2-lite, deepseek-v3, "
-             "mamba2-130m, "
+             "mamba2-130m, lfm2-350m, lfm2-700m, lfm2-1.2b, lfm2-8b-a1b, "
              "bert-110m, t5-220m; for trying out: gpt2-tiny, llama-tiny, mixtral-tiny, bert-tiny, "
              "t5-tiny",
              same},
       model);
-    v(
-        Option{
-            "model-family",
-            "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, qwen3_5, "
-            "qwen3_next, glm4_moe, "
-            "deepseek_v2, deepseek_v3, gemma, gpt_oss, granite, olmo2, mamba2, gptj, phi, bert, an "
-            "encoder, or t5, an encoder and a decoder (default: that of --model, else gpt2)",
-            same},
-        family);
+    v(Option{"model-family",
+             "gpt2, gpt_neox, bloom, llama, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, qwen3_5, "
+             "qwen3_next, glm4_moe, "
+             "deepseek_v2, deepseek_v3, gemma, gpt_oss, granite, olmo2, mamba2, lfm2, lfm2_moe, "
+             "gptj, "
+             "phi, bert, an encoder, or t5, an encoder and a decoder (default: that of --model, "
+             "else gpt2)",
+             same},
+      family);
     v(Option{"num-layers", "number of transformer blocks", same}, layers);
     v(Option{"hidden-size", "width of the residual stream", same}, hidden);
     v(Option{"ffn-hidden-size", "width inside the MLP", same}, ffn_hidden);

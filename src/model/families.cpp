@@ -9,6 +9,7 @@ std::vector<Preset> all_presets() {
   std::vector<Preset> all = gpt2_presets();
   for (Preset& one : llama_presets()) all.push_back(std::move(one));
   for (Preset& one : mamba_presets()) all.push_back(std::move(one));
+  for (Preset& one : lfm2_presets()) all.push_back(std::move(one));
   for (Preset& one : gpt_oss_presets()) all.push_back(std::move(one));
   for (Preset& one : qwen_presets()) all.push_back(std::move(one));
   for (Preset& one : deepseek_presets()) all.push_back(std::move(one));
@@ -50,14 +51,16 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "phi") return phi_facts();
   if (family == "granite") return granite_facts();
   if (family == "mamba2") return mamba2_facts();
+  if (family == "lfm2") return lfm2_facts();
+  if (family == "lfm2_moe") return lfm2_moe_facts();
   if (family == "olmo2") return olmo2_facts();
   if (family == "bert") return bert_facts();
   if (family == "t5") return t5_facts();
   const std::vector<std::string> known{
-      "gpt2",        "gpt_neox",    "bloom",     "llama",   "mixtral",    "qwen2",
-      "qwen3",       "qwen2_moe",   "qwen3_moe", "qwen3_5", "qwen3_next", "glm4_moe",
-      "deepseek_v2", "deepseek_v3", "gemma",     "gpt_oss", "gptj",       "phi",
-      "granite",     "olmo2",       "mamba2",    "bert",    "t5"};
+      "gpt2",      "gpt_neox",  "bloom",   "llama",      "mixtral",  "qwen2",       "qwen3",
+      "qwen2_moe", "qwen3_moe", "qwen3_5", "qwen3_next", "glm4_moe", "deepseek_v2", "deepseek_v3",
+      "gemma",     "gpt_oss",   "gptj",    "phi",        "granite",  "olmo2",       "mamba2",
+      "lfm2",      "lfm2_moe",  "bert",    "t5"};
   throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
               fmt::join(known, ", "), suggestion(family, known));
 }

@@ -19,6 +19,11 @@ KvCache::StateShape state_shape(const ModelConfig& config, int ranks) {
             .values = facts.head_size,
             .shared_channels = 2 * groups_of_rank(facts.groups, ranks) * facts.state_size};
   }
+  if (config.short_convolution) {
+    return {.dtype = config.dtype,
+            .rows = config.short_convolution->width - 1,
+            .channels = config.hidden / ranks};
+  }
   if (!config.delta) return {};
   const DeltaFacts& facts = *config.delta;
   return {.dtype = config.dtype,

@@ -117,6 +117,13 @@ void ModelLayout::check_context(const ModelConfig& config) const {
                 "{} ranks; change --mamba-num-groups or --context-parallel-size",
                 facts.heads, facts.groups, t, c);
   }
+  if (config.short_convolution && config.hidden / t % c != 0) {
+    throw Error(
+        Fault::kUsage,
+        "layout: {} channels of short convolutions cannot be split over tensor {} x context "
+        "{} ranks; change --hidden-size or --context-parallel-size",
+        config.hidden, t, c);
+  }
   if (!config.delta || config.delta->key_heads / t % c == 0) return;
   throw Error(Fault::kUsage,
               "layout: {} heads of keys of the gated delta rule cannot be split over tensor {} x "
@@ -228,6 +235,8 @@ void ModelLayout::check(const ModelConfig& config, int chunks) const {
     if (config.state_space->groups > 1)
       divides(config.state_space->groups, "groups of Mamba-2", "--mamba-num-groups");
   }
+  if (config.short_convolution)
+    divides(config.hidden, "channels of short convolutions", "--hidden-size");
   check_context(config);
   check_experts(config);
   check_layers(config, chunks);

@@ -76,6 +76,30 @@ ModelConfig olmo2_facts() {
   return config;
 }
 
+// LFM2 (Amini et al. 2025, arXiv:2511.23404): LLaMA with norms of heads, and short convolutions in
+// place of attention in most layers. The form with experts is that of DeepSeek-V3 without groups
+// and without an MLP that all tokens share.
+ModelConfig lfm2_facts() {
+  ModelConfig config = llama_facts();
+  config.family = "lfm2";
+  config.rotary_base = 1e6;
+  config.head_norms = true;
+  config.tied = true;
+  config.short_convolution.emplace();
+  return config;
+}
+
+ModelConfig lfm2_moe_facts() {
+  ModelConfig config = lfm2_facts();
+  config.family = "lfm2_moe";
+  config.experts = {.experts = 32,
+                    .choices = 4,
+                    .score = ScoreKind::kSigmoid,
+                    .choice_bias = true,
+                    .bias_rate = 1e-3};
+  return config;
+}
+
 ModelConfig mixtral_facts() {
   ModelConfig config = llama_facts();
   config.family = "mixtral";
@@ -166,6 +190,23 @@ Preset gpt_oss(std::string name, std::int64_t layers, std::int64_t experts) {
 }
 
 }  // namespace
+
+std::vector<Preset> lfm2_presets() {
+  const auto with_attention = [](Preset preset, std::vector<std::int64_t> layers) {
+    preset.config.short_convolution->attention_layers = std::move(layers);
+    return preset;
+  };
+  const std::vector<std::int64_t> six{2, 5, 8, 10, 12, 14};
+  const ModelConfig dense = lfm2_facts();
+  ModelConfig experts = lfm2_moe_facts();
+  experts.experts->ffn_hidden = 1792;
+  experts.experts->dense_layers = {0, 1};
+  return {with_attention(sized("lfm2-350m", {16, 1024, 4608, 16, 8, 65536, 128000}, dense), six),
+          with_attention(sized("lfm2-700m", {16, 1536, 6912, 24, 8, 65536, 128000}, dense), six),
+          with_attention(sized("lfm2-1.2b", {16, 2048, 8192, 32, 8, 65536, 128000}, dense), six),
+          with_attention(sized("lfm2-8b-a1b", {24, 2048, 7168, 32, 8, 65536, 128000}, experts),
+                         {2, 6, 10, 14, 18, 21})};
+}
 
 std::vector<Preset> llama_presets() {
   return {sized("llama-134m", {12, 768, 2048, 12, 12, 32000, 2048}),

@@ -428,7 +428,8 @@ MlpOptions MlpOptions::of(const ModelConfig& config) {
     case ActivationKind::kGeluErf:
       options.activation = config.gated ? "geglu-erf" : "gelu-erf";
       break;
-    case ActivationKind::kSigmoid:  // of gates alone
+    case ActivationKind::kSigmoid:  // this and the next of gates alone
+    case ActivationKind::kIdentity:
     case ActivationKind::kGeluFast:
       options.activation = config.gated ? "quick-geglu" : "gelu-fast";
       break;

@@ -13,46 +13,93 @@ namespace piton {
 namespace {
 
 constexpr const char* kPattern = "--hybrid-override-pattern";
+constexpr std::int64_t kWidest = 255;  // rows that a convolution reads
 
 struct LayerLetters {
-  bool mixer = false;
-  bool attention = false;
+  char mixer = 0;  // its letter; 0: none
   bool mlp = false;
   bool experts = false;
 };
+
+bool has_letter(const std::string& pattern, char letter) {
+  return pattern.find(letter) != std::string::npos;
+}
 
 std::vector<LayerLetters> read_pattern(const std::string& pattern) {
   std::vector<LayerLetters> layers;
   bool open = false;  // whether an MLP is of the layer before
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     const char letter = pattern[i];
-    const bool mixer = letter == 'M' || letter == '*';
+    const bool mixer = letter == 'M' || letter == 'C' || letter == '*';
     if (!mixer && letter != '-' && letter != 'E') {
       throw Error(Fault::kUsage,
-                  "{}: got '{}' as letter {} of {}, wanted M (Mamba-2), * (attention), - (an MLP) "
-                  "or E (experts)",
+                  "{}: got '{}' as letter {} of {}, wanted M (Mamba-2), C (a short convolution), * "
+                  "(attention), - (an MLP) or E (experts)",
                   kPattern, letter, i + 1, pattern);
     }
-    if (mixer || !open) layers.push_back({.mixer = mixer, .attention = letter == '*'});
+    if (mixer || !open) layers.push_back({.mixer = mixer ? letter : '\0'});
     if (!mixer) (letter == '-' ? layers.back().mlp : layers.back().experts) = true;
     open = mixer;
   }
   if (layers.empty()) throw Error(Fault::kUsage, "{}: is empty; leave it out", kPattern);
+  if (has_letter(pattern, 'M') && has_letter(pattern, 'C')) {
+    throw Error(Fault::kUsage,
+                "{}: got {}, wanted layers of Mamba-2 (M) or short convolutions (C), not both",
+                kPattern, pattern);
+  }
   return layers;
 }
 
 std::string pattern_of(const ModelConfig& config) {
   std::string pattern;
+  const char states = config.state_space ? 'M' : 'C';
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    if (config.has_mixer(layer)) pattern += config.has_states(layer) ? 'M' : '*';
+    if (config.has_mixer(layer)) pattern += config.has_states(layer) ? states : '*';
     if (config.has_mlp(layer)) pattern += config.has_experts(layer) ? 'E' : '-';
   }
   return pattern;
 }
 
+// Makes the model one of Mamba-2 or of short convolutions, which the letters name; of neither: it
+// stays what it is, else it is the former.
+void set_kind(const std::string& letters, ModelConfig& config) {
+  if (has_letter(letters, 'M')) config.short_convolution.reset();
+  if (has_letter(letters, 'C')) {
+    config.state_space.reset();
+    if (!config.short_convolution) config.short_convolution.emplace();
+  }
+  if (!config.short_convolution && !config.state_space) config.state_space.emplace();
+}
+
+// What neither layers of Mamba-2 nor short convolutions are with; `layers` names them.
+void check_letters(const ModelConfig& config, const char* layers) {
+  const auto refuse = [](bool given, const char* flag, const std::string& why) {
+    if (given) throw Error(Fault::kUsage, "{}: {}", flag, why);
+  };
+  refuse(config.encoder || config.encoder_decoder, kPattern, "is for decoders; leave it out");
+  refuse(config.latent.has_value(), kPattern,
+         "is not with --multi-latent-attention; leave one of them out");
+  refuse(config.delta.has_value(), kPattern,
+         "is not with --linear-attention-freq; leave one of them out");
+  refuse(config.prefix, kPattern,
+         "reads the tokens of a prompt in order, and --sparse-mode 5 and 6 show later ones; leave "
+         "one of them out");
+  refuse(config.end_norms, "--post-norm", fmt::format("is not for {}; leave it out", layers));
+  refuse(config.parallel_residual && !(config.bare_layers.empty() && config.mlp_layers.empty()),
+         "--parallel-residual", "is for layers with attention and an MLP each; leave it out");
+  const std::vector<std::int64_t>& attention = *config.letters_with_attention();
+  if (attention.empty() || attention.back() < config.layers) return;
+  throw Error(Fault::kUsage, "{}: has {} layers, and the model {}; give both alike", kPattern,
+              attention.back() + 1, config.layers);
+}
+
 }  // namespace
 
 bool StateSpaceFacts::in_layer(std::int64_t layer) const {
+  return !std::ranges::binary_search(attention_layers, layer);
+}
+
+bool ShortConvolutionFacts::in_layer(std::int64_t layer) const {
   return !std::ranges::binary_search(attention_layers, layer);
 }
 
@@ -124,16 +171,18 @@ void StateSpaceOptions::set_layers(ModelConfig& config) const {
                 config.layers, kPattern, count, letters->size());
   }
   config.layers = count;
-  if (!config.state_space) config.state_space.emplace();
-  config.state_space->attention_layers.clear();
+  set_kind(*letters, config);
+  std::vector<std::int64_t> attention;
   config.bare_layers.clear();
   config.mlp_layers.clear();
   for (std::int64_t layer = 0; layer < count; ++layer) {
     const LayerLetters& one = layers[static_cast<std::size_t>(layer)];
-    if (one.attention) config.state_space->attention_layers.push_back(layer);
+    if (one.mixer == '*') attention.push_back(layer);
     if (!one.mlp && !one.experts) config.bare_layers.push_back(layer);
-    if (!one.mixer) config.mlp_layers.push_back(layer);
+    if (one.mixer == 0) config.mlp_layers.push_back(layer);
   }
+  (config.state_space ? config.state_space->attention_layers
+                      : config.short_convolution->attention_layers) = std::move(attention);
 }
 
 void StateSpaceOptions::set_experts(ModelConfig& config) const {
@@ -178,6 +227,7 @@ void StateSpaceOptions::apply(ModelConfig& config) const {
     check_range(flag, *given, 1, kLargestSize);
     (*config.state_space).*field = *given;
   }
+  apply_short_convolution(config);
   if (!config.state_space) return;
   StateSpaceFacts& facts = *config.state_space;
   if (facts.heads == 0) {
@@ -191,11 +241,27 @@ void StateSpaceOptions::apply(ModelConfig& config) const {
   }
 }
 
+void StateSpaceOptions::apply_short_convolution(ModelConfig& config) const {
+  if (!config.short_convolution) {
+    if (!short_width && !short_biases) return;
+    throw Error(Fault::kUsage,
+                "{}: is for short convolutions; give {} with the letter C too, or leave it out",
+                short_width ? "--short-conv-kernel-dim" : "--short-conv-bias", kPattern);
+  }
+  if (short_width) config.short_convolution->width = *short_width;
+  if (short_biases) config.short_convolution->biases = true;
+}
+
 StateSpaceOptions StateSpaceOptions::of(const ModelConfig& config) {
   StateSpaceOptions options;
-  if (!config.state_space) return options;
-  const StateSpaceFacts& facts = *config.state_space;
+  if (!config.state_space && !config.short_convolution) return options;
   options.pattern = pattern_of(config);
+  if (config.short_convolution) {
+    options.short_width = config.short_convolution->width;
+    options.short_biases = config.short_convolution->biases;
+    return options;
+  }
+  const StateSpaceFacts& facts = *config.state_space;
   options.heads = facts.heads;
   options.groups = facts.groups;
   options.head_size = facts.head_size;
@@ -206,33 +272,22 @@ StateSpaceOptions StateSpaceOptions::of(const ModelConfig& config) {
 
 void check_state_space(const ModelConfig& config) {
   if (!config.state_space) return;
-  const auto refuse = [](bool given, const char* flag, const char* why) {
-    if (given) throw Error(Fault::kUsage, "{}: {}", flag, why);
-  };
   const StateSpaceFacts& facts = *config.state_space;
   if (facts.heads % facts.groups != 0) {
     throw Error(Fault::kUsage,
                 "--mamba-num-groups: got {}, wanted a divisor of --mamba-num-heads, which is {}",
                 facts.groups, facts.heads);
   }
-  constexpr std::int64_t kWidest = 255;
   constexpr std::int64_t kLargestState = 256;  // of the kernels of GPUs
   check_range("--mamba-d-conv", facts.width, 1, kWidest);
   check_range("--mamba-state-dim", facts.state_size, 1, kLargestState);
-  refuse(config.encoder || config.encoder_decoder, kPattern, "is for decoders; leave it out");
-  refuse(config.latent.has_value(), kPattern,
-         "is not with --multi-latent-attention; leave one of them out");
-  refuse(config.delta.has_value(), kPattern,
-         "is not with --linear-attention-freq; leave one of them out");
-  refuse(config.prefix, kPattern,
-         "reads the tokens of a prompt in order, and --sparse-mode 5 and 6 show later ones; leave "
-         "one of them out");
-  refuse(config.end_norms, "--post-norm", "is not for layers of Mamba-2; leave it out");
-  refuse(config.parallel_residual && !(config.bare_layers.empty() && config.mlp_layers.empty()),
-         "--parallel-residual", "is for layers with attention and an MLP each; leave it out");
-  if (facts.attention_layers.empty() || facts.attention_layers.back() < config.layers) return;
-  throw Error(Fault::kUsage, "{}: has {} layers, and the model {}; give both alike", kPattern,
-              facts.attention_layers.back() + 1, config.layers);
+  check_letters(config, "layers of Mamba-2");
+}
+
+void check_short_convolution(const ModelConfig& config) {
+  if (!config.short_convolution) return;
+  check_range("--short-conv-kernel-dim", config.short_convolution->width, 1, kWidest);
+  check_letters(config, "short convolutions");
 }
 
 }  // namespace piton

@@ -1,4 +1,6 @@
-// Layers of Mamba-2 (nn/recurrent/state_space.h) in place of attention, with Megatron-core's flags.
+// Layers of Mamba-2 (nn/recurrent/state_space.h) in place of attention, with Megatron-core's flags,
+// and layers with short convolutions (nn/recurrent/short_convolution.h), which are letters of the
+// same patterns.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +30,19 @@ struct StateSpaceFacts {
   bool operator==(const StateSpaceFacts&) const = default;
 };
 
+struct ShortConvolutionFacts {
+  std::vector<std::int64_t> attention_layers;  // ascending; all others have the convolutions
+  std::int64_t width = 3;                      // rows that a convolution reads
+  bool biases = false;                         // of the convolutions, and of linears around them
+
+  bool in_layer(std::int64_t layer) const;
+  bool operator==(const ShortConvolutionFacts&) const = default;
+};
+
 // Throws Error(kUsage) that names the flag of the first field that is invalid, or that such models
 // do not have.
 void check_state_space(const ModelConfig& config);
+void check_short_convolution(const ModelConfig& config);
 
 struct StateSpaceOptions {
   std::optional<std::string> pattern;
@@ -38,20 +50,20 @@ struct StateSpaceOptions {
   double attention_share = 0;
   double mlp_share = 0;
   std::optional<std::int64_t> heads, groups, head_size, state_size, width;
+  std::optional<std::int64_t> short_width;
+  bool short_biases = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
     const auto named = [](const char* older) {
       return OptionRules{.aliases = {older}, .resume = Resume::kMustMatch};
     };
-    v(
-        Option{
-            "hybrid-override-pattern",
-            "letters of layers, M for Mamba-2, * for attention, - for an MLP and E for experts; an "
-            "MLP or experts after M or * are of the same layer, as in others (M-M*-M- is four "
-            "layers; default: all have attention and an MLP)",
-            named("hybrid-layer-pattern")},
-        pattern);
+    v(Option{"hybrid-override-pattern",
+             "letters of layers, M for Mamba-2, C for a short convolution (LFM2), * for attention, "
+             "- for an MLP and E for experts; an MLP or experts after M, C or * are of the same "
+             "layer, as in others (M-M*-M- is four layers; default: all have attention and an MLP)",
+             named("hybrid-layer-pattern")},
+      pattern);
     v(Option{"is-hybrid-model",
              "the letters of --num-layers layers are M, but for those that the next two flags make "
              "others"},
@@ -77,6 +89,14 @@ struct StateSpaceOptions {
              "Mamba-2: rows that the convolution reads",
              {.resume = Resume::kMustMatch}},
       width);
+    v(Option{"short-conv-kernel-dim",
+             "short convolutions: rows that each reads (default: 3)",
+             {.resume = Resume::kMustMatch}},
+      short_width);
+    v(Option{"short-conv-bias",
+             "short convolutions: add biases to them and to the linears around them",
+             {.resume = Resume::kMustMatch}},
+      short_biases);
   }
 
   // The letters of `count` layers of Megatron-core, of which shares are attention and MLPs, as its
@@ -94,6 +114,7 @@ struct StateSpaceOptions {
   static StateSpaceOptions of(const ModelConfig& config);
 
  private:
+  void apply_short_convolution(ModelConfig& config) const;
   // The pattern, or what --is-hybrid-model makes of the number of letters; nothing: neither is
   // given.
   std::optional<std::string> all_letters(std::int64_t count) const;

@@ -33,6 +33,7 @@ constexpr MatrixSet kSets[] = {
     {"delta", "strength_decay", {"strength", "decay"}},
     {"delta", "input", {"query", "key", "value", "gate", "strength", "decay"}},
     {"mamba", "input", {"gate", "value", "key", "query", "step"}},
+    {"short_conv", "input", {"input_gate", "output_gate", "value"}},
 };
 
 // "layers.3.attention.query" as the block and the rest.

@@ -20,6 +20,7 @@
 //   delta.strength_decay    strength, decay
 //   delta.input             all six
 //   mamba.input             gate, value, key, query, step, which are in two linears
+//   short_conv.input        input gate, output gate, value
 //
 // Of the experts of a layer each has an adapter of a matrix, or none (nn/expert_adapters.h). Their
 // ranks and scales are the same.

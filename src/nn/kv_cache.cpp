@@ -79,7 +79,8 @@ void KvCache::make_states(const Context& context, std::int64_t last) {
       view.rows = grown(s.dtype, {texts, s.rows, s.channels}, view.rows);
       if (s.shared_channels > 0)
         view.shared_rows = grown(s.dtype, {texts, s.rows, s.shared_channels}, view.shared_rows);
-      view.states = grown(sum_dtype(s.dtype), {texts, s.heads, s.keys, s.values}, view.states);
+      if (s.heads > 0)
+        view.states = grown(sum_dtype(s.dtype), {texts, s.heads, s.keys, s.values}, view.states);
     }
     texts_with_states_ = texts;
     memory_ = std::make_shared<char>();

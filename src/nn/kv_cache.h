@@ -73,12 +73,12 @@ class KvCache {
   // (nn/cached_latents.h); the same rows on every tensor rank.
   bool takes_latents() const { return takes_latents_; }
   void add_latent_layer(std::int64_t layer, DType dtype, std::int64_t latents, std::int64_t shared);
-  // A layer with states: the rows before a convolution of w channels wide, and matrices of heads.
+  // A layer with states: the rows before a convolution that reads w rows, and matrices of heads.
   struct StateShape {
     DType dtype = DType::kF32;
     std::int64_t rows = 0;             // w - 1
     std::int64_t channels = 0;         // c
-    std::int64_t heads = 0;            // hv
+    std::int64_t heads = 0;            // hv; 0: there are no matrices
     std::int64_t keys = 0;             // dk
     std::int64_t values = 0;           // dv
     std::int64_t shared_channels = 0;  // which all ranks have, with a convolution for them

@@ -137,6 +137,12 @@ set(states --swiglu --normalization RMSNorm --disable-bias-linear --hybrid-overr
 rule(groups-of-states PLAN ACCEPTS ${context} ${states} 1 REJECTS ${context} ${states} 3
      SAYS "6 heads of Mamba-2 in 3 groups cannot be split over tensor 1 x context 2 ranks")
 
+row("channels of short convolutions on a tensor rank that c does not divide")
+set(states --swiglu --normalization RMSNorm --disable-bias-linear --hybrid-override-pattern C-*- --num-layers 2 --num-attention-heads 4
+    --kv-channels 8 --hidden-size)
+rule(channels-of-states PLAN ACCEPTS ${context} ${states} 34 REJECTS ${context} ${states} 33
+     SAYS "33 channels of short convolutions cannot be split over tensor 1 x context 2 ranks")
+
 row("`--hierarchical-context-parallel-sizes` without `a2a+p2p`, or whose product is not the context size, `a2a+p2p` without it")
 rule(sizes-of-both PLAN REJECTS ${both} ${sizes} 2 3 SAYS "got 2 3, wanted two numbers whose product is --context-parallel-size")
 rule(sizes-of-none PLAN REJECTS ${context} ${sizes} 2 1 SAYS "${sizes}: needs --cp-comm-type a2a\\+p2p")

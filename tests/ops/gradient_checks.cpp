@@ -749,7 +749,7 @@ Tensor two_samples(bool segments) {
   return tensor_of(DType::kI32, {10}, std::vector<double>{0, 0, 0, 0, 0, 1, 1, 2, 2, 2});
 }
 
-::testing::AssertionResult check_convolution(Kernels& kernels, bool segments) {
+::testing::AssertionResult check_convolution(Kernels& kernels, bool segments, bool silu) {
   Runner run(kernels);
   TensorSource source(21, /*awkward=*/true);
   const std::int64_t n = 10, c = 3, w = 4;
@@ -762,7 +762,8 @@ Tensor two_samples(bool segments) {
                                    .weight = weight,
                                    .bias = bias,
                                    .segments = two_samples(segments),
-                                   .samples = 2};
+                                   .samples = 2,
+                                   .silu = silu};
   const Tensor dx = source.unwritten_rows(kDType, {n, c});
   const Accumulated dweight(source, {c, w});
   const Accumulated dbias(source, {c});
@@ -774,7 +775,8 @@ Tensor two_samples(bool segments) {
                           .weight = weight,
                           .bias = bias,
                           .segments = forward.segments,
-                          .samples = 2});
+                          .samples = 2,
+                          .silu = silu});
   const auto loss = [&] {
     run(forward);
     return weighted_sum(forward.y, dy);
@@ -852,9 +854,10 @@ std::vector<GradientCheck> gradient_checks() {
                       [=](Kernels& kernels) { return check_rotary(kernels, convention); }});
   }
   add_attentions(checks);
-  for (const auto kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
-                          ActivationKind::kGeluFast, ActivationKind::kSilu, ActivationKind::kRelu,
-                          ActivationKind::kSquaredRelu, ActivationKind::kSigmoid}) {
+  for (const auto kind :
+       {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kGeluFast,
+        ActivationKind::kSilu, ActivationKind::kRelu, ActivationKind::kSquaredRelu,
+        ActivationKind::kSigmoid, ActivationKind::kIdentity}) {
     for (const bool gated : {false, true}) {
       checks.push_back({fmt::format("activation {} gated {}", static_cast<int>(kind), gated),
                         [=](Kernels& kernels) { return check_activation(kernels, kind, gated); }});
@@ -886,8 +889,11 @@ std::vector<GradientCheck> gradient_checks() {
   checks.push_back({"linear of experts", check_linear_of_experts});
   for (const bool segments : {false, true}) {
     const char* of = segments ? "documents" : "samples";
-    checks.push_back({fmt::format("convolution of {}", of),
-                      [=](Kernels& kernels) { return check_convolution(kernels, segments); }});
+    for (const bool silu : {true, false}) {
+      checks.push_back(
+          {fmt::format("convolution of {}{}", of, silu ? "" : ", sums"),
+           [=](Kernels& kernels) { return check_convolution(kernels, segments, silu); }});
+    }
     for (const StateRule rule : {StateRule::kDelta, StateRule::kStateSpace}) {
       const char* name = rule == StateRule::kDelta ? "delta rule" : "state space";
       checks.push_back({fmt::format("{} of {}", name, of), [=](Kernels& kernels) {

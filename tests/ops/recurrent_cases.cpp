@@ -32,18 +32,21 @@ class RecurrentCases {
                                 {"documents", 2, 12, {1, 2, 5, 4}}};
     for (const Rows& rows : all) {
       for (const auto& [c, w] : {std::pair{1, 1}, {7, 4}, {64, 3}, {131, 4}}) {
-        for (const bool biased : {false, true}) add(rows, c, w, biased);
+        for (const bool biased : {false, true}) {
+          for (const bool silu : {false, true}) add(rows, {c, w}, biased, silu);
+        }
       }
     }
-    for (const std::int64_t c : {5, 130}) {
+    for (const auto& [c, silu] : {std::pair{5, true}, {130, true}, {130, false}}) {
       const std::int64_t n = 9;
-      add(fmt::format("texts, c {}", c), 4,
+      add(fmt::format("texts, c {}{}", c, silu ? "" : ", sums"), 4,
           ConvolutionForward{.y = source_.unwritten(dtype_, {n, c}),
                              .x = source_.normal_rows(dtype_, {n, c}),
                              .weight = source_.normal(dtype_, {c, 4}),
                              .bias = c == 5 ? Tensor() : source_.normal(dtype_, {c}),
                              .texts = texts(),
-                             .state = source_.normal(dtype_, {5, 3, c})});
+                             .state = source_.normal(dtype_, {5, 3, c}),
+                             .silu = silu});
     }
   }
 
@@ -98,23 +101,22 @@ class RecurrentCases {
   }
 
   // Of attention and of what heads give: columns of a projection.
-  void add_gates() {
+  void add_gates(ActivationKind kind, const char* name) {
     for (const std::int64_t n : {0, 1, 9}) {
       for (const std::int64_t c : {6, 40, 67}) {
         const Shape shape{n, c};
         const auto inputs = [&] { return source_.normal_rows(dtype_, shape); };
         const auto outputs = [&] { return source_.unwritten_rows(dtype_, shape); };
-        const std::string detail = fmt::format("sigmoid gate, n {} c {}", n, c);
+        const std::string detail = fmt::format("{}, n {} c {}", name, n, c);
         add(detail, 1,
-            ActivationForward{
-                .y = outputs(), .x = inputs(), .up = inputs(), .kind = ActivationKind::kSigmoid});
+            ActivationForward{.y = outputs(), .x = inputs(), .up = inputs(), .kind = kind});
         add(detail, 1,
             ActivationBackward{.dx = outputs(),
                                .dup = outputs(),
                                .dy = inputs(),
                                .x = inputs(),
                                .up = inputs(),
-                               .kind = ActivationKind::kSigmoid});
+                               .kind = kind});
       }
     }
   }
@@ -147,9 +149,10 @@ class RecurrentCases {
     return tensor_of(DType::kI32, {std::ssize(ids)}, ids);
   }
 
-  void add(const Rows& rows, std::int64_t c, std::int64_t w, bool biased) {
-    const std::string detail =
-        fmt::format("{}, c {} w {}{}", rows.name, c, w, biased ? ", biased" : "");
+  void add(const Rows& rows, std::pair<std::int64_t, std::int64_t> sizes, bool biased, bool silu) {
+    const auto [c, w] = sizes;
+    const std::string detail = fmt::format("{}, c {} w {}{}{}", rows.name, c, w,
+                                           biased ? ", biased" : "", silu ? "" : ", sums");
     const std::int64_t n = rows.samples * rows.length;
     const Tensor x = source_.normal_rows(dtype_, {n, c});
     const Tensor weight = source_.normal(dtype_, {c, w});
@@ -161,7 +164,8 @@ class RecurrentCases {
                            .weight = weight,
                            .bias = bias,
                            .segments = segments,
-                           .samples = rows.samples});
+                           .samples = rows.samples,
+                           .silu = silu});
     add("backward, " + detail, std::max(n, w),
         ConvolutionBackward{.dx = source_.unwritten_rows(dtype_, {n, c}),
                             .dweight = c == 7 ? Tensor() : source_.normal(sums_, {c, w}),
@@ -171,7 +175,8 @@ class RecurrentCases {
                             .weight = weight,
                             .bias = bias,
                             .segments = segments,
-                            .samples = rows.samples});
+                            .samples = rows.samples,
+                            .silu = silu});
   }
 
   // Parts of the rows of one projection.
@@ -218,7 +223,8 @@ std::vector<CallCase> recurrent_cases(const CaseOptions& options) {
   cases.add_convolutions();
   cases.add_delta_rules(StateRule::kDelta);
   cases.add_delta_rules(StateRule::kStateSpace);
-  cases.add_gates();
+  cases.add_gates(ActivationKind::kSigmoid, "sigmoid gate");
+  cases.add_gates(ActivationKind::kIdentity, "products");
   return cases.take();
 }
 

@@ -36,7 +36,10 @@ ModelConfig small(const std::string& name) {
   const bool sinks = name == "sinks";
   const bool states = name == "states";
   const bool mamba = name.starts_with("mamba");
-  ModelConfig model = preset(alibi ? "gpt2-tiny" : sinks || states || mamba ? "llama-tiny" : name);
+  ModelConfig model = preset(alibi                                                ? "gpt2-tiny"
+                             : sinks || states || mamba || name == "convolutions" ? "llama-tiny"
+                                                                                  : name);
+  if (name == "convolutions") model.short_convolution = small_convolutions({1, 3});
   if (mamba) {
     model.state_space = small_state_spaces(name == "mamba, groups" ? 4 : 1, {1, 3});
   }
@@ -217,13 +220,14 @@ TEST_P(ContextParallel, GivesTheGradientsOfOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ContextParallel,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "sinks", "states",
-                                         "mamba", "mamba, groups"));
+                                         "mamba", "mamba, groups", "convolutions"));
 
 // Heads that travel in slices, some while others are attended to: the losses, norms of gradients
 // and weights of heads that travel at once, to the bit. Slices are of equal size or not.
 TEST_P(ContextParallel, GivesTheBitsOfWholeExchangesInSlices) {
   ModelConfig model = small(GetParam());
-  if (model.state_space) return;  // their exchanges have no slices, and attention is that of others
+  // Their exchanges have no slices, and attention is that of others.
+  if (model.state_space || model.short_convolution) return;
   if (model.heads == model.groups) {
     model.heads = model.groups = 12;
   } else {
@@ -326,6 +330,11 @@ void add_wanted(TrafficCounts& wanted, const ModelConfig& model, const RunLayout
     const std::int64_t groups = facts.groups == 1 ? c : facts.groups;
     const std::int64_t width = 2 * facts.values() + facts.heads + 2 * groups * facts.state_size;
     wanted.all_to_all_bytes += rows * 2 * width * (c - 1) / c * 4;
+    return;
+  }
+  if (model.has_states(layer) && model.short_convolution) {
+    // Products before the convolution and sums after it, and their gradients.
+    wanted.all_to_all_bytes += rows * 2 * 2 * model.hidden * (c - 1) / c * 4;
     return;
   }
   if (model.has_states(layer)) {

@@ -316,6 +316,13 @@ TEST(StateSpacesOnRanks, GiveTheTokensAndTheLogitsOfOneProcess) {
   }
 }
 
+// Short convolutions, whose channels are split.
+TEST(ConvolutionsOnRanks, GiveTheTokensAndTheLogitsOfOneProcess) {
+  ModelConfig model = small("llama-tiny");
+  model.short_convolution = small_convolutions();
+  expect_as_one_process(model);
+}
+
 // Every rank has the same latents in its cache, and attends with its own heads.
 TEST(LatentsOnRanks, GiveTheTokensAndTheLogitsOfOneProcess) {
   ModelConfig model = small("llama-tiny");

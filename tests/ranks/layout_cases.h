@@ -168,15 +168,17 @@ inline ModelConfig small(const std::string& name) {
   const bool olmo = name == "joint norms";
   const bool states = name == "states";
   const bool mamba = name.starts_with("mamba");
+  const bool convolutions = name == "convolutions";
   const bool later = name.starts_with("later tokens");
   const bool later_llama = name == "later tokens, experts";
-  ModelConfig model = preset(
-      alibi || branches || (later && !later_llama)                                ? "gpt2-tiny"
-      : later_llama                                                               ? "llama-tiny"
-      : norms || gemma || experts || latent || factors || olmo || states || mamba ? "llama-tiny"
-      : post_norm                                                                 ? "bert-tiny"
-      : published                                                                 ? "t5-tiny"
-                                                                                  : name);
+  ModelConfig model = preset(alibi || branches || (later && !later_llama) ? "gpt2-tiny"
+                             : later_llama                                ? "llama-tiny"
+                             : norms || gemma || experts || latent || factors || olmo || states ||
+                                     mamba || convolutions
+                                 ? "llama-tiny"
+                             : post_norm ? "bert-tiny"
+                             : published ? "t5-tiny"
+                                         : name);
   if (post_norm) model.encoder->post_norm = true;
   if (published) {
     model.positions = PositionKind::kRelative;
@@ -235,6 +237,10 @@ inline ModelConfig small(const std::string& name) {
   if (mamba) {
     model.state_space = small_state_spaces(name == "mamba, groups" ? 4 : 1);
     model.positions = PositionKind::kNone;
+  }
+  if (convolutions) {
+    model.short_convolution = small_convolutions();
+    model.head_norms = true;
   }
   if (factors) {
     model.embedding_factor = 3;

@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                                          "head norms", "gemma", "parallel branches", "experts",
                                          "experts, balanced", "experts, shared", "experts, biased",
                                          "sinks", "latent", "states", "mamba", "mamba, groups",
-                                         "factors", "joint norms", "later tokens",
+                                         "convolutions", "factors", "joint norms", "later tokens",
                                          "later tokens, experts", "bert-tiny", "bert, post-norm",
                                          "t5-tiny", "t5, published"));
 
@@ -172,8 +172,8 @@ TEST(Figures, AreTheSameUnderEveryLayout) {
 // Every layout that the two-rank and four-rank runs have, saved after some steps and loaded by one
 // process, and the reverse.
 TEST(Checkpoints, AreTheSameUnderEveryLayout) {
-  for (const char* name :
-       {"gpt2-tiny", "latent", "states", "mamba", "joint norms", "bert-tiny", "t5-tiny"}) {
+  for (const char* name : {"gpt2-tiny", "latent", "states", "mamba", "convolutions", "joint norms",
+                           "bert-tiny", "t5-tiny"}) {
     const ModelConfig model = small(name);
     const std::filesystem::path from_one = ranks::save_from_one_process(model, "layouts");
     for (const RunLayout& layout : layouts_of(name, ranks::world().size())) {
@@ -220,8 +220,8 @@ TEST(Resume, StepsInTwoPartsAreThoseInOneToTheBit) {
 
 // The plan runs the same code without memory, so the prediction is as good as the counting.
 TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
-  for (const char* name : {"llama-tiny", "latent", "states", "mamba", "joint norms", "later tokens",
-                           "t5-tiny", "t5, published"}) {
+  for (const char* name : {"llama-tiny", "latent", "states", "mamba", "convolutions", "joint norms",
+                           "later tokens", "t5-tiny", "t5, published"}) {
     const ModelConfig model = small(name);
     const bool both = model.encoder_decoder.has_value();
     std::vector<RunLayout> planned = layouts_of(name, ranks::world().size());

@@ -214,6 +214,19 @@ TEST(LoraOfStateSpaces, HasTheLossesGradientsAndValuesOfOneProcess) {
   }
 }
 
+// Of short convolutions in_proj has the rows of input gate, output gate and value, each split.
+TEST(LoraOfConvolutions, HasTheLossesGradientsAndValuesOfOneProcess) {
+  ModelConfig model = small("llama-tiny");
+  model.short_convolution = small_convolutions();
+  expect_as_one_process(model, adapters(model, {"all-linear"}), half(0));
+  LoraOptions options;
+  options.target_modules = {"in_proj", "out_proj"};
+  options.rank = 4;
+  options.dropout = 0.2;
+  options.use_dora = true;
+  expect_as_one_process(model, options.resolve(model), half(1));
+}
+
 // One end of the model has no trained parameter; gradients still pass to the other end.
 TEST(LoraStages, MayHaveNoAdapter) {
   const ModelConfig model = small("llama-tiny");

@@ -43,6 +43,12 @@ ModelConfig with_state_spaces() {
   return model;
 }
 
+ModelConfig with_convolutions() {
+  ModelConfig model = preset("llama-tiny");
+  model.short_convolution = small_convolutions();
+  return model;
+}
+
 double loss_of(World& in, const RowLayout& layout, RowForm form,
                const ModelConfig& model = preset("llama-tiny")) {
   test::TrainingRun run(in,
@@ -93,7 +99,7 @@ TEST(Packing, LossIsThatOfPaddedSamplesOnOneRankForEveryLayout) {
 }
 
 TEST(Packing, LossOfModelsWithStatesIsThatOfPaddedSamplesOnOneRank) {
-  for (const ModelConfig& model : {with_states(), with_state_spaces()}) {
+  for (const ModelConfig& model : {with_states(), with_state_spaces(), with_convolutions()}) {
     const auto alone = make_single_world(device());
     const double wanted = loss_of(*alone, {"alone", mesh(1, 1, 1)}, RowForm::kPadded, model);
     for (const RowLayout& layout : row_layouts()) {

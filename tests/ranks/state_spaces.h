@@ -1,4 +1,5 @@
-// Layers of Mamba-2 of small models, whose heads four ranks divide.
+// Layers of Mamba-2 and short convolutions of small models, whose heads and channels four ranks
+// divide.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,10 @@ inline StateSpaceFacts small_state_spaces(std::int64_t groups,
           .head_size = 6,
           .state_size = 5,
           .width = 3};
+}
+
+inline ShortConvolutionFacts small_convolutions(std::vector<std::int64_t> attention_layers = {1}) {
+  return {.attention_layers = std::move(attention_layers), .width = 4, .biases = true};
 }
 
 }  // namespace piton::ranks

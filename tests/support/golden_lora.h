@@ -25,28 +25,12 @@
 
 namespace piton::test {
 
-inline constexpr const char* kLoraCases[] = {"bloom",
-                                             "deepseek-v2",
-                                             "deepseek-v3",
-                                             "deepseek-v3_dora",
-                                             "gpt-oss",
-                                             "gpt2",
-                                             "gpt2_dora",
-                                             "granite4-mamba",
-                                             "granite4-mamba_dora",
-                                             "llama",
-                                             "mixtral",
-                                             "nemotron-h",
-                                             "nemotron-h-moe",
-                                             "phi3",
-                                             "qwen2",
-                                             "qwen2-moe",
-                                             "qwen2_dora",
-                                             "qwen2_tied",
-                                             "qwen3.5",
-                                             "qwen3.5_dora",
-                                             "qwen3-next",
-                                             "qwen3-next_dora"};
+inline constexpr const char* kLoraCases[] = {
+    "bloom",     "deepseek-v2",  "deepseek-v3",    "deepseek-v3_dora",    "gpt-oss",
+    "gpt2",      "gpt2_dora",    "granite4-mamba", "granite4-mamba_dora", "lfm2",
+    "lfm2_dora", "llama",        "mixtral",        "nemotron-h",          "nemotron-h-moe",
+    "phi3",      "qwen2",        "qwen2-moe",      "qwen2_dora",          "qwen2_tied",
+    "qwen3.5",   "qwen3.5_dora", "qwen3-next",     "qwen3-next_dora"};
 
 inline std::filesystem::path lora_folder(const std::string& name) {
   return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/lora" / name;

@@ -99,12 +99,14 @@ MODELS = {"llama": ("llama", Type.Q4_0), "qwen2": ("qwen2", Type.Q8_0), "gemma3"
           "falcon": ("falcon", Type.Q8_0), "falcon-7b": ("falcon", Type.F16), "olmo3": ("olmo2", Type.F16),
           "qwen3.5-heads": ("qwen35", Type.Q8_0), "qwen3.5-moe": ("qwen35moe", Type.BF16), "qwen3-next": ("qwen3next", Type.F16),
           "qwen3-next-older": ("qwen3next", Type.F32), "granite-moe": ("granitemoe", Type.F16), "granite4-mamba": ("granitehybrid", Type.Q8_0),
-          "granite4-mamba-moe": ("granitehybrid", Type.BF16), "mamba2": ("mamba2", Type.F16)}
+          "granite4-mamba-moe": ("granitehybrid", Type.BF16), "mamba2": ("mamba2", Type.F16),
+          "lfm2": ("lfm2", Type.Q8_0), "lfm2-moe": ("lfm2moe", Type.F16)}
 FOLDERS = {"qwen3-next": "qwen3.5-moe", "qwen3-next-older": "qwen3.5-moe"}  # where it is not that of the name
 MAPPED = ("gptneox", "nemotron", "command-r", "arcee", "ernie4_5", "deepseek2", "glm4moe", "ernie4_5-moe", "falcon",
-          "olmo2", "qwen35", "qwen35moe", "qwen3next", "granitemoe", "granitehybrid", "mamba2")  # names by gguf.TensorNameMap
+          "olmo2", "qwen35", "qwen35moe", "qwen3next", "granitemoe", "granitehybrid", "mamba2", "lfm2", "lfm2moe")  # names by gguf.TensorNameMap
 DELTA = ("qwen35", "qwen35moe", "qwen3next")
 GRANITE = ("granitemoe", "granitehybrid")
+LFM2 = ("lfm2", "lfm2moe")
 PAIRS = ("llama", "arcee", *GRANITE)  # rows of query and key are turned
 EXPERT = {"w1": "ffn_gate_exps", "w2": "ffn_down_exps", "w3": "ffn_up_exps",
           "gate_proj": "ffn_gate_exps", "down_proj": "ffn_down_exps", "up_proj": "ffn_up_exps"}
@@ -119,7 +121,7 @@ def with_equal_factors(config):
 
 def mapped_name(name, architecture, layers):
     number = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == architecture)
-    name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+    name = name.replace("e_score_correction_bias", "e_score_correction.bias").replace(".expert_bias", ".expert_bias.bias")
     return gguf.get_tensor_name_map(number, layers).get_name(name, try_suffixes=(".weight", ".bias"))
 
 
@@ -136,7 +138,7 @@ def with_stacked_experts(tensors):
     """Matrices of experts as one of each layer: under the name in a GGUF file, of all others theirs."""
     result, experts = {}, {}
     for name, x in tensors.items():
-        layer, _, expert = name.replace(".block_sparse_moe.", ".mlp.").partition(".mlp.experts.")
+        layer, _, expert = name.replace(".block_sparse_moe.", ".mlp.").replace(".feed_forward.experts.", ".mlp.experts.").partition(".mlp.experts.")
         if not expert:
             result[name] = x
             continue
@@ -270,6 +272,36 @@ def write_mamba_keys(out, config):
     out.add_tokenizer_model("none")
 
 
+def width_of_mlps(config):
+    """Of LFM2, as its keys say it."""
+    width = config["intermediate_size"]
+    if not config.get("block_auto_adjust_ff_dim"):
+        return width
+    width = int(config["block_ffn_dim_multiplier"] * int(2 * width / 3))
+    return -(-width // config["block_multiple_of"]) * config["block_multiple_of"]
+
+
+def write_lfm2_keys(out, config, architecture):
+    """As convert_hf_to_gguf.py does."""
+    out.add_vocab_size(config["vocab_size"])
+    out.add_block_count(config["num_hidden_layers"])
+    out.add_context_length(config["max_position_embeddings"])
+    out.add_embedding_length(config["hidden_size"])
+    out.add_feed_forward_length(width_of_mlps(config))
+    out.add_head_count(config["num_attention_heads"])
+    out.add_head_count_kv([config["num_key_value_heads"] if kind == "full_attention" else 0 for kind in config["layer_types"]])
+    out.add_layer_norm_rms_eps(config["norm_eps"])
+    out.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    out.add_shortconv_l_cache(config["conv_L_cache"])
+    if architecture == "lfm2moe":
+        out.add_expert_count(config["num_experts"])
+        out.add_expert_used_count(config["num_experts_per_tok"])
+        out.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        out.add_leading_dense_block_count(config["num_dense_layers"])
+        out.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    out.add_tokenizer_model("none")
+
+
 def write_state_keys(out, config, architecture):
     d, values = config["linear_value_head_dim"], config["linear_num_value_heads"]
     out.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
@@ -376,6 +408,8 @@ def write_expert_keys(out, config, architecture):
 def write_keys(out, config, architecture):
     if architecture == "mamba2":
         return write_mamba_keys(out, config)
+    if architecture in LFM2:
+        return write_lfm2_keys(out, config, architecture)
     out.add_vocab_size(config["vocab_size"])
     out.add_block_count(config.get("num_hidden_layers") or config["n_layer"])
     hidden = config.get("hidden_size") or config["n_embd"]
@@ -493,6 +527,8 @@ def golden(folder, names):
             tensors = with_gates(tensors, config)
         if architecture in ("granitehybrid", "mamba2"):
             tensors = with_mamba(tensors, config)
+        if architecture in LFM2:
+            tensors = {key: x.squeeze(1) if key.endswith("conv.conv.weight") else x for key, x in tensors.items()}
         if config.get("q_lora_rank"):
             tensors = with_heads_of_latents(tensors, config)
         for key, x in with_stacked_experts(tensors).items():
@@ -500,7 +536,7 @@ def golden(folder, names):
                       if key.startswith("blk.") else gguf_name(key, architecture.startswith("gemma")))
             x = numpy.ascontiguousarray(as_stored(key, stored, x, config, architecture))
             fits = (x.ndim > 1 and stored.endswith(".weight") and not stored.endswith("_norm.weight") and stored != "position_embd.weight"
-                    and "ffn_gate_inp" not in stored and "conv1d" not in stored)
+                    and "ffn_gate_inp" not in stored and "conv1d" not in stored and "shortconv.conv" not in stored)
             kind = type if fits else Type.F32
             if kind in (Type.Q8_0, Type.Q4_0) and x.shape[-1] % 32:
                 kind = Type.F16
@@ -700,7 +736,8 @@ def models():
     result = {name: hf.GOLDEN[name] for name in (
         "gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "stablelm", "mixtral", "granite", "olmo2", "olmo3", "internlm", "internlm2",
         "internlm3", "glm4-moe", "ernie4.5-moe", "falcon", "falcon-7b", "cohere2", "hunyuan", "gpt-neox",
-        "cohere", "arcee", "ernie4.5", "phi", "baichuan", "granite-moe", "granite4-mamba", "granite4-mamba-moe", "mamba2")}
+        "cohere", "arcee", "ernie4.5", "phi", "baichuan", "granite-moe", "granite4-mamba", "granite4-mamba-moe", "mamba2",
+        "lfm2", "lfm2-moe")}
     result |= {name: hf.MORE[name] for name in ("gpt2-50257", "llama-tied", "llama-biases", "llama-wide-heads", "llama-one-group",
                                                 "llama-linear", "llama-yarn", "mistral-whole", "bloom-eight-heads", "phi3-50257",
                                                 "phi3-long", "phi3-partial", "mixtral-one", "mixtral-all", "qwen3-moe-normalized")}
@@ -787,6 +824,12 @@ def models():
             **hf.MAMBA, "shared_intermediate_size": 512, "mamba_n_heads": 8, "mamba_d_head": 64}),
         "granite4-mamba-moe-blocks": lambda: hf.llama_like("GraniteMoeHybrid", hidden_size=256, **{
             **hf.MAMBA_EXPERTS, "intermediate_size": 256, "shared_intermediate_size": 256, "mamba_n_heads": 8, "mamba_d_head": 64}),
+        "lfm2-wide": lambda: hf.llama_like("Lfm2", **hf.LFM2, block_auto_adjust_ff_dim=False, conv_L_cache=4, **wide),
+        "lfm2-often": lambda: hf.llama_like("Lfm2", num_hidden_layers=5, layer_types=["full_attention", "conv"] * 2 + ["full_attention"],
+                                            num_key_value_heads=1, conv_L_cache=2, tie_word_embeddings=True),
+        "lfm2-blocks": lambda: hf.llama_like("Lfm2", hidden_size=256, intermediate_size=512, block_auto_adjust_ff_dim=False, **hf.LFM2),
+        "lfm2-moe-dense": lambda: hf.llama_like("Lfm2Moe", **hf.LFM2, num_dense_layers=2, num_experts=8, num_experts_per_tok=2,
+                                                moe_intermediate_size=32, conv_L_cache=5, **wide),
         "mamba2-untied": lambda: hf.mamba2(num_heads=6, n_groups=3, expand=3, conv_kernel=3, tie_word_embeddings=False),
         "mamba2-eight-groups": lambda: hf.mamba2(num_heads=16, head_dim=4, n_groups=8, conv_kernel=2),
         "mamba2-blocks": lambda: hf.mamba2(hidden_size=256, num_heads=8, head_dim=64, state_size=64),

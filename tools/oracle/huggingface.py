@@ -151,6 +151,13 @@ NEMOTRON_H = dict(head_dim=12, mamba_num_heads=6, mamba_head_dim=8, ssm_state_si
 GOLDEN["nemotron-h"] = lambda: nemotron_h("M-M*--M")
 GOLDEN["nemotron-h-moe"] = lambda: nemotron_h("MEM*EE-", n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=14, n_group=4,
                                               topk_group=2, routed_scaling_factor=1.5, moe_shared_expert_intermediate_size=26)
+# Short convolutions of three and of five rows, without biases and with them; widths of MLPs that follow from others, and that are given.
+LFM2 = dict(num_hidden_layers=4, layer_types=["conv", "full_attention", "conv", "conv"])
+GOLDEN["lfm2"] = lambda: llama_like("Lfm2", **{**LFM2, "block_multiple_of": 6, "block_ffn_dim_multiplier": 1.3, "tie_word_embeddings": True})
+GOLDEN["lfm2-biases"] = lambda: llama_like("Lfm2", **LFM2, head_dim=12, conv_bias=True, conv_L_cache=5, block_auto_adjust_ff_dim=False,
+                                           intermediate_size=54)
+GOLDEN["lfm2-moe"] = lambda: llama_like("Lfm2Moe", **LFM2, num_dense_layers=1, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=18,
+                                        tie_word_embeddings=True, intermediate_size=54)
 GOLDEN["olmo2"] = lambda: llama_like("Olmo2", intermediate_size=54, pad_token_id=None, eos_token_id=None)
 GOLDEN["olmo3"] = lambda: llama_like("Olmo3", num_hidden_layers=4, sliding_window=9, pad_token_id=None, eos_token_id=None,
                                      layer_types=["sliding_attention", "full_attention"] * 2, rope_parameters={
@@ -293,6 +300,11 @@ MORE = {
                                        tie_word_embeddings=True),
     "olmo3-50257": lambda: llama_like("Olmo3", vocabulary=50257, num_hidden_layers=5, sliding_window=16, pad_token_id=None,
                                       eos_token_id=None),
+    "lfm2-50257": lambda: llama_like("Lfm2", vocabulary=50257, **{**LFM2, "layer_types": None, "full_attn_idxs": [0, 2], "conv_L_cache": 2,
+                                                                 "block_ffn_dim_multiplier": None, "tie_word_embeddings": True}),
+    "lfm2-attention": lambda: llama_like("Lfm2", num_key_value_heads=1, block_multiple_of=16),
+    "lfm2-moe-plain": lambda: llama_like("Lfm2Moe", vocabulary=50257, **LFM2, num_dense_layers=0, num_experts=5, num_experts_per_tok=2,
+                                         moe_intermediate_size=14, use_expert_bias=False, norm_topk_prob=False, routed_scaling_factor=1.5, conv_bias=True),
     "arcee-biases": lambda: llama_like("Arcee", vocabulary=50257, attention_bias=True, mlp_bias=True, head_dim=8),
     "nemotron-biases": lambda: llama_like("Nemotron", vocabulary=50257, attention_bias=True, mlp_bias=True),
     "seed-oss-50257": lambda: llama_like("SeedOss", vocabulary=50257, head_dim=8, attention_bias=False, pad_token_id=None),
@@ -352,6 +364,9 @@ EDITED = {
         config.update(mamba_d_head="auto", layer_types=MAMBA["layer_types"]))),
     "granite4-mamba-sparse": ("granite4-mamba-moe", without("position_embedding_type", "num_experts_per_tok", "mamba_d_conv",
                                                             "mamba_proj_bias", "mamba_chunk_size", "residual_multiplier")),
+    "lfm2-older": ("lfm2", lambda config: (without("rope_parameters", "layer_types", "norm_eps", "tie_word_embeddings", "conv_L_cache")(config),
+                                           config.update(full_attn_idxs=[1], block_ff_dim=config.pop("intermediate_size")))),
+    "lfm2-moe-sparse": ("lfm2-moe", without("rope_parameters", "norm_eps", "norm_topk_prob", "use_expert_bias", "conv_bias")),
     "ernie4.5-moe-sparse": ("ernie4.5-moe", without("rope_parameters", "moe_layer_start_index", "moe_layer_end_index",
                                                     "moe_layer_interval", "tie_word_embeddings", "rms_norm_eps")),
     "stablelm-older": ("stablelm", without("rope_parameters", "layer_norm_eps")),
@@ -383,15 +398,18 @@ def build(make, seed=7):
             from_one = gain and any(word in type(model).__name__ for word in ("Gemma", "Nemotron"))
             parameter.copy_((0.1 * noise if from_one else 1 + 0.1 * noise) if gain else 0.15 * noise)
         for name, bias in model.named_buffers():  # after all parameters
-            if name.endswith("e_score_correction_bias"):
+            if name.endswith(("e_score_correction_bias", "expert_bias")):
                 bias.copy_(0.2 * torch.randn(bias.shape))
         # States that last for a token or for dozens, of inputs of both signs.
         for name, parameter in model.named_parameters():
             for module in (".mamba.", ".mixer."):
                 if module in name:
                     draw_mamba(name.rpartition(module)[2], parameter)
-        # Positions that matter, tokens that differ; without attention and MLPs, what follows a token is not that token.
-        model.get_input_embeddings().weight.mul_(1 if "Mamba" in type(model).__name__ else 4)
+            if name.endswith("conv.conv.weight"):  # of products, which are small
+                parameter.mul_(6)
+        # Positions that matter, tokens that differ; where the head is tied and layers add little, what follows is not the same token.
+        small = any(word in type(model).__name__ for word in ("Mamba", "Lfm2"))
+        model.get_input_embeddings().weight.mul_(1 if small else 4)
     return model
 
 

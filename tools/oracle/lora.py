@@ -66,6 +66,10 @@ CASES = {
                        rank_pattern={"in_proj": 2}),
     "nemotron-h-moe": dict(target_modules=["k_proj", "in_proj", "shared_experts.up_proj"],
                            target_parameters=["experts.up_proj", "experts.down_proj"]),
+    # Short convolutions, whose in_proj is three matrices one after another; out_proj is theirs, and that of attention.
+    "lfm2": dict(target_modules=["q_proj", "k_proj", "v_proj", "in_proj", "out_proj", "w1", "w2", "w3"],
+                 rank_pattern={"in_proj": 3}, alpha_pattern={"layers.2.conv.out_proj": 5}),
+    "lfm2_dora": dict(target_modules=["q_proj", "in_proj", "out_proj", "w1"], use_dora=True, modules_to_save=["embedding_norm"]),
     # Latent attention without and with small rows of queries; experts as modules, as Transformers 4 has them, and as
     # parameters, as 5 has them; MLPs next to experts and in other layers.
     "deepseek-v2": dict(target_modules=["q_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj", "gate_proj", "up_proj",
@@ -160,7 +164,7 @@ class ExpertModules(torch.nn.ModuleList):
 
 FLOAT32_FAMILIES = {"qwen3.5": ("qwen3_5",), "qwen3-next": ("qwen3_next",), "deepseek-v2": ("deepseek_v2",),
                     "deepseek-v3": ("deepseek_v3",), "mixtral": ("mixtral",), "qwen2-moe": ("qwen2_moe",),
-                    "gpt-oss": ("gpt_oss",), "granite4-mamba": ("granitemoehybrid",),
+                    "gpt-oss": ("gpt_oss",), "granite4-mamba": ("granitemoehybrid",), "lfm2": ("lfm2",),
                     "nemotron-h": ("nemotron_h",), "nemotron-h-moe": ("nemotron_h",)}
 
 

@@ -14,7 +14,7 @@ std::vector<HfFamily> hf_families() {
           hf_arcee(),         hf_nemotron(),    hf_seed_oss(),    hf_exaone4(),     hf_cohere(),
           hf_cohere2(),       hf_olmoe(),       hf_granite_moe(), hf_ernie_moe(),   hf_hunyuan(),
           hf_opt(),           hf_gpt_oss(),     hf_minicpm(),     hf_qwen3_5_moe(), hf_mamba2(),
-          hf_nemotron_h()};
+          hf_nemotron_h(),    hf_lfm2(),        hf_lfm2_moe()};
 }
 
 }  // namespace piton

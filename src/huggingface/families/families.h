@@ -50,6 +50,8 @@ HfFamily hf_seed_oss();
 HfFamily hf_glm();
 HfFamily hf_glm4();
 HfFamily hf_mamba2();
+HfFamily hf_lfm2();
+HfFamily hf_lfm2_moe();
 HfFamily hf_minicpm();
 HfFamily hf_mistral();
 HfFamily hf_mixtral();

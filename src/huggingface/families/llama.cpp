@@ -5,7 +5,8 @@
 #include "model/families.h"
 
 // LLaMA 1 to 3 and models with the same names: Vicuna, TinyLlama, Yi, DeepSeek-LLM, Aquila.
-// Arcee (arcee.ai 2025) is LLaMA whose MLP has the square of ReLU in place of a gate.
+// Arcee (arcee.ai 2025) is LLaMA whose MLP has the square of ReLU in place of a gate, and Seed-OSS
+// (ByteDance 2025) LLaMA with biases of query, key and value.
 namespace piton {
 namespace {
 
@@ -36,6 +37,27 @@ ModelConfig arcee_model(const HfConfig& config) {
   return model;
 }
 
+ModelConfig seed_oss_model(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, llama_facts(), {.groups = 8, .head_size = 128});
+  refuse_partial_rotary(config, model);
+  model.qkv_biases = config.flag("attention_bias", true);
+  model.output_bias = config.flag("attention_out_bias", false);
+  model.biases = config.flag("mlp_bias", false);
+  model.attention_dropout = config.number("attention_dropout", 0.1);
+  model.hidden_dropout = config.number("residual_dropout", 0.1);  // here of the embedding too
+  return model;
+}
+
+nlohmann::ordered_json seed_oss_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
+  keys["attention_bias"] = model.qkv_biases;
+  keys["attention_out_bias"] = model.output_bias;
+  keys["mlp_bias"] = model.biases;
+  keys["residual_dropout"] = model.hidden_dropout;
+  return keys;
+}
+
 }  // namespace
 
 HfFamily hf_llama() {
@@ -54,6 +76,16 @@ HfFamily hf_arcee() {
           .model = arcee_model,
           .places = llama_like_places,
           .keys = llama_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+HfFamily hf_seed_oss() {
+  return {.model_types = {"seed_oss"},
+          .architectures = {"SeedOssForCausalLM"},
+          .model = seed_oss_model,
+          .places = llama_like_places,
+          .keys = seed_oss_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

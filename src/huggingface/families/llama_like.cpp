@@ -312,6 +312,7 @@ std::string hf_activation_name(ActivationKind kind) {
     case ActivationKind::kSquaredRelu:
       return "relu2";
     case ActivationKind::kSigmoid:
+    case ActivationKind::kIdentity:
       break;
   }
   return "";

@@ -22,9 +22,11 @@ Activation kind_of(ActivationKind kind) {
     case ActivationKind::kSquaredRelu:
       return Activation::kSquaredRelu;
     case ActivationKind::kSigmoid:
+      return Activation::kSigmoid;
+    case ActivationKind::kIdentity:
       break;
   }
-  return Activation::kSigmoid;
+  return Activation::kIdentity;
 }
 
 namespace {

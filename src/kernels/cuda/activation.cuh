@@ -38,6 +38,8 @@ __device__ S activated(ActivationKind kind, S x) {
       return x < S(0) ? S(0) : x * x;
     case ActivationKind::kSigmoid:
       return one / (one + exp(-x));
+    case ActivationKind::kIdentity:
+      return x;
   }
   return 0;
 }
@@ -95,6 +97,8 @@ __device__ S activation_slope(ActivationKind kind, S x) {
       const S s = one / (one + exp(-x));
       return s * (one - s);
     }
+    case ActivationKind::kIdentity:
+      return one;
   }
   return 0;
 }

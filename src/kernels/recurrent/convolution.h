@@ -1,8 +1,8 @@
-// Causal convolution of each channel over the last w rows of a sample, and SiLU of it, as layers
-// with a state of fixed size have it (Gu & Dao 2023, arXiv:2312.00752, section 3.4):
+// Causal convolution of each channel over the last w rows of a sample, and usually SiLU of it, as
+// layers with a state of fixed size have it (Gu & Dao 2023, arXiv:2312.00752, section 3.4):
 //
 //   z[t, c] = bias[c] + sum over j < w of weight[c, j] x[t - w + 1 + j, c]
-//   y[t, c] = z / (1 + exp(-z))
+//   y[t, c] = z / (1 + exp(-z)), or z
 //
 // Rows before the first one of a sample are 0, and so are those of another segment. A text that is
 // continued has its last w - 1 rows in a state. Sums are fp32 (fp64).
@@ -21,7 +21,8 @@ struct ConvolutionForward {
   Tensor segments;           // int32 [n]: documents of a sample; or empty: one
   std::int64_t samples = 1;  // of n / samples rows; ignored with texts
   TextRows texts;
-  Tensor state;  // [slots, w - 1, c], type of x, changed; given with texts
+  Tensor state;      // [slots, w - 1, c], type of x, changed; given with texts
+  bool silu = true;  // of the sums; else y is the sums
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -48,6 +49,7 @@ struct ConvolutionBackward {
   Tensor bias;      // [c], or empty: 0
   Tensor segments;  // int32 [n], or empty
   std::int64_t samples = 1;
+  bool silu = true;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {

@@ -31,6 +31,8 @@ double value(ActivationKind kind, double x) {
       return x < 0 ? 0 : x * x;
     case ActivationKind::kSigmoid:
       return 1 / (1 + std::exp(-x));
+    case ActivationKind::kIdentity:
+      return x;
   }
   return 0;
 }
@@ -63,6 +65,8 @@ double slope(ActivationKind kind, double x) {
       const double s = 1 / (1 + std::exp(-x));
       return s * (1 - s);
     }
+    case ActivationKind::kIdentity:
+      return 1;
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// Causal convolution of each channel, and SiLU.
+// Causal convolution of each channel, and SiLU of it.
 #include "kernels/recurrent/convolution.h"
 
 #include <cmath>
@@ -50,7 +50,7 @@ void execute(const ConvolutionForward& call) {
           if (segments.given() && (row < text.begin || segments(row) != segments(t))) continue;
           z += weight(c, j) * before(row);
         }
-        y(t, c) = z / (1 + std::exp(-z));
+        y(t, c) = call.silu ? z / (1 + std::exp(-z)) : z;
       }
       if (text.slot < 0) continue;
       std::vector<double> last;
@@ -86,7 +86,7 @@ void execute(const ConvolutionBackward& call) {
         double z = bias.given() ? bias(c) : 0;
         for_each_row([&](std::int64_t j, std::int64_t row) { z += weight(c, j) * x(row, c); });
         const double s = 1 / (1 + std::exp(-z));
-        const double dz = dy(t, c) * s * (1 + z * (1 - s));
+        const double dz = dy(t, c) * (call.silu ? s * (1 + z * (1 - s)) : 1);
         if (dbias.given()) dbias(c) += dz;
         for_each_row([&](std::int64_t j, std::int64_t row) {
           dx(row, c) += weight(c, j) * dz;

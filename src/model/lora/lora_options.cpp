@@ -32,9 +32,9 @@ const std::map<std::string, Names>& modules() {
     add({"word_embeddings", "embed_tokens", "wte"}, {"embedding.token."});
     add({"position_embeddings", "wpe"}, {"embedding.position."});
     add({"word_embeddings_layernorm"}, {"embedding.norm."});
-    add({"input_layernorm", "ln_1"}, {"attention_norm."});
-    add({"post_attention_layernorm", "pre_mlp_layernorm", "ln_2"}, {"mlp_norm."});
-    add({"final_layernorm", "norm", "ln_f"}, {"final_norm."});
+    add({"input_layernorm", "ln_1", "operator_norm"}, {"attention_norm."});
+    add({"post_attention_layernorm", "pre_mlp_layernorm", "ln_2", "ffn_norm"}, {"mlp_norm."});
+    add({"final_layernorm", "norm", "ln_f", "embedding_norm"}, {"final_norm."});
     add({"lm_head", "output_layer"}, {"head."});
     add({"score"}, {kRewardTensor, "label."});
     add({"classifier"}, {"label."});

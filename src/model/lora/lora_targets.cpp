@@ -135,6 +135,11 @@ void add_delta(const ModelConfig& config, TargetTable& table) {
 
 void add_states(const ModelConfig& config, TargetTable& table) {
   if (config.delta) return add_delta(config, table);
+  if (config.short_convolution) {  // whose attention has an out_proj too
+    table.add({"in_proj"}, {"short_conv.input"});
+    table.add({"out_proj"}, {"attention.output", "short_conv.output"});
+    return table.append_to_all({"short_conv.input", "short_conv.output"});
+  }
   table.add_linear({"in_proj"}, {"mamba.input"});
   table.add_linear({"out_proj"}, {"mamba.output"});
 }
@@ -189,8 +194,8 @@ std::vector<std::string> lora_target_names(const ModelConfig& config) {
 }
 
 bool layer_has_adapter(const ModelConfig& config, std::int64_t layer, const std::string& adapter) {
-  if (adapter.starts_with("delta.") || adapter.starts_with("mamba."))
-    return config.has_states(layer);
+  for (const char* states : {"delta.", "mamba.", "short_conv."})
+    if (adapter.starts_with(states)) return config.has_states(layer);
   if (adapter.starts_with("attention."))
     return config.has_mixer(layer) && !config.has_states(layer);
   const bool experts = config.has_experts(layer);

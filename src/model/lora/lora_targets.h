@@ -41,6 +41,9 @@
 //   strength and decay        in_proj_ba
 //   all of these              in_proj
 //
+// Of short convolutions (nn/recurrent/short_convolution.h) in_proj is all that reads the input, and
+// out_proj the output, with that of attention.
+//
 // Of encoders they are those of BERT, and mean what they mean in PEFT: query, key, value,
 // attention.output.dense, intermediate.dense, output.dense (of attention and of the MLP),
 // pooler.dense (RoBERTa's is in its head), dense (all four).

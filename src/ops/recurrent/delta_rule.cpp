@@ -158,7 +158,8 @@ Value convolved(Context& context, const Value& x, const FilterParameters& filter
                                            .segments = rows.segments,
                                            .samples = rows.samples,
                                            .texts = rows.cache.texts,
-                                           .state = rows.cache.rows},
+                                           .state = rows.cache.rows,
+                                           .silu = filters.silu},
                         context.stream);
   }
   if (context.tape == nullptr) return {y};
@@ -183,7 +184,8 @@ Value convolved(Context& context, const Value& x, const FilterParameters& filter
                                                   .weight = weight.rows(),
                                                   .bias = bias.rows(),
                                                   .segments = of.segments.get(),
-                                                  .samples = of.samples},
+                                                  .samples = of.samples,
+                                                  .silu = filters.silu},
                               context.stream);
         }
         for (const GradientRows* one : {&dweight, &dbias}) one->contribute(context);

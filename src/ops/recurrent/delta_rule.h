@@ -13,7 +13,7 @@ namespace piton {
 struct StateView {
   Tensor rows;         // [texts, w - 1, c]: the last rows before the convolution
   Tensor shared_rows;  // the same of channels that all ranks have, or empty
-  Tensor states;       // fp32 (fp64) [texts, hv, dk, dv]
+  Tensor states;       // fp32 (fp64) [texts, hv, dk, dv], or empty
   TextRows texts;
 
   bool given() const { return texts.given(); }
@@ -37,9 +37,11 @@ struct ParameterRows {
 struct FilterParameters {
   ParameterRows weight;                    // [c, w]
   std::optional<ParameterRows> bias = {};  // [c]
+  bool silu = true;                        // else the sums as they are
 };
 
-// SiLU of the causal convolution of each channel. x [n, c], rows may be strided -> [n, c].
+// SiLU of the causal convolution of each channel, or that alone. x [n, c], rows may be strided ->
+// [n, c].
 Value convolved(Context& context, const Value& x, const FilterParameters& filters,
                 const RecurrentRows& rows);
 

@@ -1,4 +1,4 @@
-# Models with layers of Mamba-2: trained by Megatron's flags on one and two ranks, continued, written for Hugging Face and
+# Models with layers of Mamba-2, and with short convolutions: trained by Megatron's flags on one and two ranks, continued, written for Hugging Face and
 # read back, used; tuned with adapters; and what is refused.
 include(${CMAKE_CURRENT_LIST_DIR}/../../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
@@ -29,6 +29,22 @@ expect(RUN pretrain ${sizes} --is-hybrid-model --hybrid-attention-ratio 0.25 --h
 expect(RUN inspect ${WORK}/shares CODE 0 OUT "layers.0.mamba.query.weight" "layers.4.mlp.up.weight")
 expect(RUN convert --load ${WORK}/shares --save ${WORK}/shares-hf --to hf CODE 3 ERR "cannot be")
 
+# Short convolutions, with experts after the first layer.
+set(bare pretrain --model-family lfm2_moe --hidden-size 32 --ffn-hidden-size 64 --num-attention-heads 4 --num-query-groups 2
+  --max-position-embeddings 128 --hybrid-override-pattern C-*ECE --num-experts 4 --moe-ffn-hidden-size 24
+  --short-conv-kernel-dim 4 --short-conv-bias ${flags})
+run_on(1 short --train-iters 6)
+set(short "${LOSSES}")
+run_on(2 short-tensor --train-iters 6 --tensor-model-parallel-size 2 --sequence-parallel)
+expect_losses("short convolutions on tensor ranks" "${short}" "${LOSSES}")
+run_on(2 short-context --train-iters 6 --context-parallel-size 2)
+expect_losses("short convolutions on context ranks" "${short}" "${LOSSES}")
+expect(RUN inspect ${WORK}/short CODE 0 OUT "layers.0.short_conv.filter_bias" "layers.2.mlp.experts.3.up.weight")
+expect(RUN convert --load ${WORK}/short --save ${WORK}/short-hf --to hf CODE 0 OUT "verified: [^\n]* equal to the bit")
+expect(RUN inspect ${WORK}/short-hf CODE 0 OUT "model.layers.0.conv.in_proj.bias" "model.layers.1.feed_forward.expert_bias")
+expect(RUN generate --load ${WORK}/short-hf --prompt "The " --greedy --max-new-tokens 8 CODE 0)
+expect(RUN convert --load ${WORK}/short --save ${WORK}/none --to mg CODE 3 ERR "short convolutions cannot be expressed in the format mg")
+
 # Folders of Hugging Face, and texts that continue.
 expect(RUN pretrain ${sizes} --hybrid-override-pattern M-*-M- --mamba-num-groups 1 ${flags} --train-iters 3
   --save ${WORK}/granite CODE 0)
@@ -44,7 +60,7 @@ if(NOT wanted STREQUAL got OR wanted STREQUAL "")
 endif()
 expect(RUN generate --load ${WORK}/granite-hf --prompt "The " --greedy --max-new-tokens 8 CODE 0)
 expect(RUN generate --load ${WORK}/granite-hf --prompt "The " --greedy --max-new-tokens 8 --prompt-lookup 2 CODE 2
-  ERR "--prompt-lookup: guesses that are wrong are taken back, and layers of the gated delta rule or of Mamba-2")
+  ERR "--prompt-lookup: guesses that are wrong are taken back, and layers of the gated delta rule, of Mamba-2 or with short convolutions have")
 expect(RUN convert --load ${WORK}/granite --save ${WORK}/none --to mg CODE 3 ERR "layers of Mamba-2 cannot be expressed in the format mg")
 
 # Adapters of what both kinds of layers have.
@@ -67,10 +83,14 @@ expect_losses("adapters on tensor ranks" "${alone}" "${LOSSES}")
 
 # What is refused.
 expect(RUN pretrain ${sizes} --hybrid-override-pattern M-X- ${flags} --train-iters 1 CODE 2
-  ERR "--hybrid-override-pattern: got 'X' as letter 3 of M-X-, wanted M .Mamba-2., [*] .attention., - .an MLP. or E .experts.")
+  ERR "--hybrid-override-pattern: got 'X' as letter 3 of M-X-, wanted M .Mamba-2., C .a short convolution., [*] .attention., - .an MLP. or E .experts.")
 expect(RUN pretrain ${sizes} --hybrid-override-pattern M-M- --num-layers 3 ${flags} --train-iters 1 CODE 2
   ERR "--num-layers: got 3, but --hybrid-override-pattern has 2 layers of 4 letters")
 expect(RUN pretrain ${sizes} --hybrid-override-pattern M-M- --mamba-num-groups 3 ${flags} --train-iters 1 CODE 2
   ERR "--mamba-num-groups: got 3, wanted a divisor of --mamba-num-heads, which is 8")
+expect(RUN pretrain ${sizes} --hybrid-override-pattern M-C- ${flags} --train-iters 1 CODE 2
+  ERR "--hybrid-override-pattern: got M-C-, wanted layers of Mamba-2 .M. or short convolutions .C., not both")
+expect(RUN pretrain ${sizes} --short-conv-bias ${flags} --train-iters 1 CODE 2
+  ERR "--short-conv-bias: is for short convolutions; give --hybrid-override-pattern with the letter C too, or leave it out")
 expect(RUN plan ${sizes} --vocab-size 257 --hybrid-override-pattern M-M- --mamba-num-groups 2 --context-parallel-size 4 CODE 2
   ERR "layout: 8 heads of Mamba-2 in 2 groups cannot be split over tensor 1 x context 4 ranks")

@@ -30,12 +30,9 @@ std::vector<std::int32_t> joined(std::vector<std::int32_t> a, const std::vector<
   return a;
 }
 
-// Of the gated delta rule, and of Mamba-2.
-class TextsWithStates : public testing::TestWithParam<bool> {
+class TextsWithStates : public testing::TestWithParam<std::string> {
  protected:
-  static ModelConfig model() {
-    return GetParam() ? test::small_model_with_state_spaces() : test::small_model_with_states();
-  }
+  static ModelConfig model() { return test::kModelsWithStates.at(GetParam())(); }
 };
 
 std::int64_t reused(const DecodingEngine& engine) { return engine.counts().reused_tokens; }
@@ -124,8 +121,9 @@ TEST_P(TextsWithStates, AreForgottenWhereTheCacheIsFull) {
   EXPECT_EQ(reused(*engine), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, TextsWithStates, testing::Bool(),
-                         [](const auto& info) { return info.param ? "state_space" : "delta"; });
+INSTANTIATE_TEST_SUITE_P(Rules, TextsWithStates,
+                         testing::Values("delta", "state_space", "convolutions"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace piton

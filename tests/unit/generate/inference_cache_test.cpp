@@ -90,11 +90,10 @@ TEST(CacheOfCodes, IsSmallAndNearTheFullOne) {
 }
 
 // Of a text that is forked, while another takes the number of the one that it was forked from.
-class StatesOfTexts : public testing::TestWithParam<bool> {};
+class StatesOfTexts : public testing::TestWithParam<std::string> {};
 
 TEST_P(StatesOfTexts, AreThoseOfAllTheirTokens) {
-  Loaded loaded(GetParam() ? test::small_model_with_state_spaces()
-                           : test::small_model_with_states());
+  Loaded loaded(test::kModelsWithStates.at(GetParam())());
   Inference& inference = loaded.inference;
   KvCache cache = inference.make_cache();
   std::map<std::int64_t, std::vector<std::int32_t>> texts;
@@ -138,8 +137,9 @@ TEST_P(StatesOfTexts, AreThoseOfAllTheirTokens) {
   read({{fifth, {3}}, {fourth, {1}}});
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, StatesOfTexts, testing::Bool(),
-                         [](const auto& info) { return info.param ? "state_space" : "delta"; });
+INSTANTIATE_TEST_SUITE_P(Rules, StatesOfTexts,
+                         testing::Values("delta", "state_space", "convolutions"),
+                         [](const auto& info) { return info.param; });
 
 TEST(LikeliestTokens, AreThoseOfTheLogits) {
   Loaded loaded;

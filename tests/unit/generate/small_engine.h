@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "generate/batched_engine.h"
@@ -51,6 +52,20 @@ inline ModelConfig small_model_with_state_spaces() {
                                       .width = 3};
   return model;
 }
+
+// The same with three layers of short convolutions.
+inline ModelConfig small_model_with_convolutions() {
+  ModelConfig model = small_model();
+  model.layers = 4;
+  model.short_convolution = ShortConvolutionFacts{.attention_layers = {3}, .width = 4};
+  return model;
+}
+
+// Models whose layers have states, by what these are of.
+inline const std::map<std::string, ModelConfig (*)()> kModelsWithStates{
+    {"delta", small_model_with_states},
+    {"state_space", small_model_with_state_spaces},
+    {"convolutions", small_model_with_convolutions}};
 
 // The same with latent attention, whose texts are read in both forms of nn/cached_latents.h: of
 // more than 32 rows the expanded one has fewer operations.

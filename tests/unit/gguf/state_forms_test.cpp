@@ -1,5 +1,6 @@
-// Models with layers of Mamba-2 in GGUF files. That llama.cpp computes what Piton does is held by
-// tools/oracle/gguf_files.py; gguf_source_test.cpp has files of the `gguf` package.
+// Models with layers of Mamba-2 or with short convolutions in GGUF files. That llama.cpp computes
+// what Piton does is held by tools/oracle/gguf_files.py; gguf_source_test.cpp has files of the
+// `gguf` package.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -324,6 +325,85 @@ TEST_F(GgufOfMamba, WithoutMambaGraniteOfExpertsIsAnotherArchitecture) {
   GgufSource older(files_.write(golden_folder("granite-moe"), GgmlType::kQ80));
   EXPECT_EQ(older.architecture().name, "granitemoe");
   EXPECT_EQ(older.family(), "granitemoe");
+}
+
+class GgufOfConvolutions : public GgufOfMamba {};
+
+TEST_F(GgufOfConvolutions, OfEveryTypeIsReadAsItWasWritten) {
+  for (const auto& [golden, architecture] :
+       {std::pair("lfm2", "lfm2"), std::pair("lfm2-moe", "lfm2moe")}) {
+    for (const std::optional<GgmlType> type :
+         {std::optional<GgmlType>{}, std::optional(GgmlType::kBF16),
+          std::optional(GgmlType::kQ80)}) {
+      SCOPED_TRACE(fmt::format("{} {}", golden, type ? piton::name(*type) : "as it is"));
+      GgufSource source(files_.write(golden_folder(golden), type));
+      HfSource original(golden_folder(golden));
+      EXPECT_EQ(source.architecture().name, architecture);
+      EXPECT_EQ(source.family(), original.config().word("model_type"));
+      EXPECT_EQ(model_difference(model_in_gguf(original.model()), source.model()), "");
+      AsGgufHolds held(original, source);
+      test::expect_equal(source, held);
+      EXPECT_EQ(source.stored_type("layers.0.short_conv.filter"), GgmlType::kF32);
+      if (type == GgmlType::kQ80)
+        EXPECT_EQ(source.stored_type("layers.0.short_conv.output.weight"), GgmlType::kQ80);
+    }
+  }
+}
+
+TEST_F(GgufOfConvolutions, SaysItsKeysAndTensors) {
+  HfSource original(golden_folder("lfm2-moe"));
+  const GgufDescription description = describe_gguf(original.model(), "lfm2_moe", "x");
+  EXPECT_EQ(description.architecture, "lfm2moe");
+  EXPECT_THAT(entry_of(description, "attention.head_count_kv")->integers(),
+              testing::ElementsAre(0, 2, 0, 0));
+  EXPECT_EQ(number_of(description, "shortconv.l_cache"), 3);
+  EXPECT_EQ(number_of(description, "leading_dense_block_count"), 1);
+  EXPECT_EQ(number_of(description, "expert_gating_func"), 2);
+  EXPECT_EQ(number_of(description, "expert_feed_forward_length"), 18);
+  EXPECT_EQ(number_of(description, "feed_forward_length"), 54);
+  for (const char* tensor :
+       {"token_embd_norm.weight", "blk.0.shortconv.conv.weight", "blk.0.shortconv.in_proj.weight",
+        "blk.0.shortconv.out_proj.weight", "blk.1.attn_q_norm.weight", "blk.1.exp_probs_b.bias"})
+    EXPECT_TRUE(description.shapes.contains(tensor)) << tensor;
+  EXPECT_FALSE(description.shapes.contains("output_norm.weight"));
+}
+
+TEST_F(GgufOfConvolutions, WhatLlamaCppDoesNotHaveIsRefused) {
+  const auto refused = [](const char* golden, const std::function<void(ModelConfig&)>& change) {
+    HfSource source(golden_folder(golden));
+    ModelConfig model = source.model();
+    change(model);
+    return message_of(Fault::kData,
+                      [&] { describe_gguf(model, source.config().word("model_type"), "x"); });
+  };
+  const std::string dense = "(lfm2): as \"lfm2\": ";
+  EXPECT_THAT(refused("lfm2", [](ModelConfig& m) { m.short_convolution->biases = true; }),
+              HasSubstr(dense + "llama.cpp has no biases of short convolutions"));
+  EXPECT_THAT(refused("lfm2", [](ModelConfig& m) { m.short_convolution->width = 1; }),
+              HasSubstr(dense + "llama.cpp has short convolutions of 2 or more rows"));
+  EXPECT_THAT(
+      refused("lfm2", [](ModelConfig& m) { m.short_convolution->attention_layers.clear(); }),
+      HasSubstr(dense + "llama.cpp has attention in some layer there"));
+  EXPECT_THAT(refused("lfm2-moe", [](ModelConfig& m) { m.experts->choice_bias = false; }),
+              HasSubstr("as \"lfm2moe\": llama.cpp has a bias of the choice there"));
+  EXPECT_THAT(refused("lfm2-moe", [](ModelConfig& m) { m.experts->weight_factor = 2; }),
+              HasSubstr("as \"lfm2moe\": there is no word for its experts"));
+}
+
+TEST_F(GgufOfConvolutions, KeysThatDisagreeAreRefused) {
+  const auto with = [&](const std::string& golden, const std::string& key, const GgufValue& value) {
+    return refusal(golden, [&](GgufHeader& header) { set_entry(header, key, value); });
+  };
+  EXPECT_THAT(with("lfm2", "lfm2.shortconv.l_cache", GgufValue::u32(1)),
+              HasSubstr("lfm2.shortconv.l_cache: got 1, wanted 2 or more rows"));
+  EXPECT_THAT(with("lfm2", "lfm2.shortconv.l_cache", GgufValue::u32(4)),
+              HasSubstr("blk.0.shortconv.conv.weight is ["));
+  EXPECT_THAT(with("lfm2-moe", "lfm2moe.expert_gating_func", GgufValue::u32(1)),
+              HasSubstr("lfm2moe.expert_gating_func: got 1, wanted 2, sigmoids"));
+  const std::vector<std::int32_t> none(4, 0);
+  EXPECT_THAT(with("lfm2", "lfm2.attention.head_count_kv",
+                   GgufValue::numbers(std::span<const std::int32_t>(none))),
+              HasSubstr("wanted heads in some layer"));
 }
 
 }  // namespace

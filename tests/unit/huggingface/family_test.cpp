@@ -172,6 +172,60 @@ TEST(HfModel, HasLayersOfMamba) {
   for (const ModelConfig& one : {dense, experts}) EXPECT_EQ(ModelOptions::of(one).resolve({}), one);
 }
 
+// Of LFM2: widths follow from others, and layers are named in two ways.
+TEST(HfModel, HasShortConvolutions) {
+  Json config = golden("lfm2");
+  const ModelConfig model = model_of(config);
+  ASSERT_TRUE(model.short_convolution);
+  EXPECT_EQ(model.short_convolution->attention_layers, (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(model.ffn_hidden, 48);  // 1.3 times two thirds of 53, up to a multiple of 6
+  EXPECT_EQ(model.norm_eps, 1e-5);
+  const ModelConfig biased = model_of(golden("lfm2-biases"));
+  EXPECT_TRUE(biased.short_convolution->biases && !biased.tied);
+  EXPECT_EQ(biased.short_convolution->width, 5);
+  EXPECT_EQ(biased.ffn_hidden, 54);
+  const ModelConfig experts = model_of(golden("lfm2-moe"));
+  ASSERT_TRUE(experts.experts && experts.experts->choice_bias && experts.experts->normalized);
+  EXPECT_EQ(experts.experts->score, ScoreKind::kSigmoid);
+  EXPECT_EQ(experts.experts->dense_layers, (std::vector<std::int64_t>{0}));
+  for (const ModelConfig& one : {model, biased, experts})
+    EXPECT_EQ(ModelOptions::of(one).resolve({}), one);
+  const auto with = [](Json changed, const std::function<void(Json&)>& change) {
+    change(changed);
+    return model_of(changed);
+  };
+  EXPECT_EQ(with(config,
+                 [](Json& c) {
+                   for (const char* key : {"layer_types", "norm_eps", "conv_L_cache"}) c.erase(key);
+                   c["full_attn_idxs"] = {1};
+                   c["block_ff_dim"] = 53;
+                   c.erase("intermediate_size");
+                 }),
+            model);
+  EXPECT_EQ(with(config, [](Json& c) { c["block_ffn_dim_multiplier"] = nullptr; }).ffn_hidden, 35);
+  EXPECT_EQ(with(config, [](Json& c) { c.erase("block_multiple_of"); }).ffn_hidden, 256);
+  // Without a word for them all layers have attention.
+  EXPECT_FALSE(with(config, [](Json& c) { c.erase("layer_types"); }).short_convolution);
+  const auto refused = [&](const char* folder, const char* key, const Json& value) {
+    return message_of(Fault::kData, [&] {
+      Json changed = golden(folder);
+      changed[key] = value;
+      model_of(changed);
+    });
+  };
+  EXPECT_THAT(refused("lfm2", "layer_types", {"conv", "full_attention", "conv", "mamba"}),
+              HasSubstr("wanted conv or full_attention in each layer"));
+  EXPECT_THAT(refused("lfm2", "layer_types", {"conv", "conv"}), HasSubstr("wanted 4 layers"));
+  EXPECT_THAT(
+      refused("lfm2", "block_ffn_dim_multiplier", -1),
+      HasSubstr("block_ffn_dim_multiplier: got -1, wanted a factor of 35 that gives a width"));
+  EXPECT_THAT(refused("lfm2", "hidden_act", "gelu"), HasSubstr("hidden_act: got \"gelu\""));
+  EXPECT_THAT(refused("lfm2", "conv_L_cache", 300), HasSubstr("--short-conv-kernel-dim: got 300"));
+  EXPECT_THAT(refused("lfm2-moe", "layer_types", nullptr), HasSubstr("layer_types: got"));
+  EXPECT_THAT(refused("lfm2-moe", "num_dense_layers", 0.5),
+              HasSubstr("num_dense_layers: got 0.5, wanted a number of layers"));
+}
+
 TEST(HfModel, HasTheLayersOfItsLetters) {
   Json config = golden("nemotron-h-moe");
   const ModelConfig model = model_of(config);  // MEM*EE-

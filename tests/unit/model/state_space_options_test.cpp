@@ -1,10 +1,12 @@
-// The flags of layers of Mamba-2: what they make of a model, and what is refused.
+// The flags of layers of Mamba-2 and of short convolutions: what they make of a model, and what is
+// refused.
 #include "model/state_space_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "model/config.h"
+#include "model/families.h"
 #include "support/errors.h"
 #include "unit/model/made_model.h"
 
@@ -98,6 +100,8 @@ TEST(StateSpaceOptions, RefuseWhatIsNoPattern) {
     refused({std::string("--hybrid-override-pattern=") + letters}, with);
   };
   pattern("M-M-X-M-", "--hybrid-override-pattern: got 'X' as letter 5 of M-M-X-M-, wanted M");
+  pattern("M-C-*-M-",
+          "got M-C-*-M-, wanted layers of Mamba-2 (M) or short convolutions (C), not both");
   pattern("", "--hybrid-override-pattern: is empty");
   pattern("M-M-M-", "--num-layers: got 4, but --hybrid-override-pattern has 3 layers of 6 letters");
   pattern("M-MEM-M-", "M-MEM-M- has experts (E); give --num-experts too");
@@ -127,7 +131,66 @@ TEST(StateSpaceOptions, RefuseWhatIsNoPattern) {
            "is not with --multi-latent-attention");
   not_with({"--sparse-mode", "5"}, "reads the tokens of a prompt in order");
   not_with({"--post-norm"}, "--post-norm: is not for layers of Mamba-2");
-  not_with({"--mtp-num-layers", "1"}, "or is of Mamba-2 (--hybrid-override-pattern)");
+  not_with({"--mtp-num-layers", "1"}, "is of Mamba-2 or has a short convolution");
+}
+
+TEST(ShortConvolutions, AreTheLetterCOfAPattern) {
+  const ModelConfig config = made({"--hybrid-override-pattern", "C-C-*-C-",
+                                   "--short-conv-kernel-dim", "5", "--short-conv-bias"});
+  EXPECT_EQ(config.short_convolution, (ShortConvolutionFacts{{2}, 5, true}));
+  EXPECT_FALSE(config.state_space);
+  EXPECT_TRUE(config.has_states(0) && config.has_states(1) && config.has_states(3));
+  EXPECT_EQ(config.state_layers(), 3);
+  const ModelConfig plain = made({"--hybrid-override-pattern=C-CC-*"});
+  EXPECT_EQ(plain.short_convolution, (ShortConvolutionFacts{{3}, 3, false}));
+  EXPECT_EQ(plain.bare_layers, (std::vector<std::int64_t>{1, 3}));
+  for (const ModelConfig& one : {config, plain}) {
+    EXPECT_EQ(one.parameters(), elements_of(one));
+    EXPECT_EQ(ModelOptions::of(one).resolve({}), one);
+  }
+  // Letters change the layers of a preset, and what they are.
+  const auto of_preset = [](const char* letters) {
+    return made({std::string("--hybrid-override-pattern=") + letters, "--num-layers", "3"},
+                "lfm2-350m");
+  };
+  EXPECT_EQ(of_preset("C-*-*-").short_convolution->attention_layers,
+            (std::vector<std::int64_t>{1, 2}));
+  EXPECT_TRUE(of_preset("*-*-*-").short_convolution);
+  EXPECT_TRUE(of_preset("M-*-*-").state_space && !of_preset("M-*-*-").short_convolution);
+}
+
+// LFM2 350M, 700M and 1.2B, and LFM2 8B A1B with its biases of choices, as Hugging Face counts
+// them.
+TEST(ShortConvolutions, OfPresetsHaveTheParametersOfPublishedModels) {
+  for (const auto& [name, parameters] : {std::pair{"lfm2-350m", 354'483'968LL},
+                                         {"lfm2-700m", 742'489'344LL},
+                                         {"lfm2-1.2b", 1'170'340'608LL},
+                                         {"lfm2-8b-a1b", 8'339'929'856LL + 22 * 32}}) {
+    EXPECT_EQ(preset(name).parameters(), parameters) << name;
+    EXPECT_EQ(preset(name).parameters(), elements_of(preset(name))) << name;
+  }
+}
+
+TEST(ShortConvolutions, AreRefusedWhereTheyCannotBe) {
+  const auto refused = [](std::vector<std::string> flags, const char* with) {
+    EXPECT_THAT(message_of(Fault::kUsage, [&] { made(flags, "llama-tiny"); }),
+                testing::HasSubstr(with));
+  };
+  refused({"--short-conv-kernel-dim", "4"},
+          "--short-conv-kernel-dim: is for short convolutions; give --hybrid-override-pattern");
+  const auto with = [&](std::vector<std::string> more, const char* what) {
+    more.insert(more.begin(), {"--hybrid-override-pattern", "C-C-*-C-"});
+    refused(more, what);
+  };
+  with({"--short-conv-kernel-dim", "0"}, "--short-conv-kernel-dim: got 0");
+  with({"--short-conv-kernel-dim", "256"}, "--short-conv-kernel-dim: got 256");
+  with({"--mamba-num-heads", "4"}, "--mamba-num-heads: is for layers of Mamba-2");
+  with({"--linear-attention-freq", "2"}, "is not with --linear-attention-freq");
+  with({"--multi-latent-attention", "--kv-lora-rank", "20"},
+       "is not with --multi-latent-attention");
+  with({"--sparse-mode", "5"}, "reads the tokens of a prompt in order");
+  with({"--post-norm"}, "--post-norm: is not for short convolutions");
+  with({"--mtp-num-layers", "1"}, "has a short convolution");
 }
 
 }  // namespace

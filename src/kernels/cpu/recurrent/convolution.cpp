@@ -111,7 +111,8 @@ void execute(CpuContext& context, const ConvolutionForward& call) {
                                           .reach = shared.reach + part.begin + row,
                                           .rows = some,
                                           .columns = kBlock,
-                                          .width = width});
+                                          .width = width,
+                                          .silu = call.silu});
       rows.write(call.y, part.begin + row, some, y);
       std::copy_n(x + some * kBlock, before * kBlock, x);
     }
@@ -160,7 +161,8 @@ void execute(CpuContext& context, const ConvolutionBackward& call) {
                                              .reach = shared.reach + part.begin + row,
                                              .rows = count,
                                              .columns = kBlock,
-                                             .width = width});
+                                             .width = width,
+                                             .silu = call.silu});
         write(row, count);
         for (float* one : {x, dx}) std::copy_n(one + count * kBlock, before * kBlock, one);
         std::fill_n(dx + before * kBlock, count * kBlock, 0.0F);

@@ -64,6 +64,10 @@ struct SigmoidGate {
   }
 };
 
+struct Identity {
+  PITON_INLINE ActivationValue at(F x) { return {x, splat(1.0F)}; }
+};
+
 PITON_INLINE F at_most(F x, F bound) { return x > bound ? bound : x; }
 
 // What a gate is multiplied by, where gates are bounded.
@@ -175,6 +179,8 @@ PITON_INLINE void with_kind(Activation kind, Call call) {
       return call(SquaredRelu{});
     case Activation::kSigmoid:
       return call(SigmoidGate{});
+    case Activation::kIdentity:
+      return call(Identity{});
   }
 }
 

@@ -32,7 +32,7 @@ void convolution_forward(const ConvolutionArguments& a) {
     for_vectors(
         a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
           const F z = convolved(a, row, first, i, count);
-          store(a.y + row * a.columns + i, z * sigmoid(z).s, count);
+          store(a.y + row * a.columns + i, a.silu ? z * sigmoid(z).s : z, count);
         });
   }
 }
@@ -43,8 +43,11 @@ void convolution_backward(const ConvolutionArguments& a) {
     for_vectors(
         a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
           const F z = convolved(a, row, first, i, count);
-          const Sigmoid s = sigmoid(z);
-          const F dz = load(a.dy + row * a.columns + i, count) * (s.s + z * s.s * s.rest);
+          F dz = load(a.dy + row * a.columns + i, count);
+          if (a.silu) {
+            const Sigmoid s = sigmoid(z);
+            dz *= s.s + z * s.s * s.rest;
+          }
           store(a.dbias + i, load(a.dbias + i, count) + dz, count);
           for (std::int64_t j = first; j < a.width; ++j) {
             const std::int64_t at = (row + j) * a.columns + i;

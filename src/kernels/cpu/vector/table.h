@@ -34,7 +34,8 @@ enum class Activation : std::uint8_t {
   kSilu,
   kRelu,
   kSquaredRelu,
-  kSigmoid
+  kSigmoid,
+  kIdentity
 };
 
 // One row: y = residual + mask * (x + bias), and sums += the same before rounding.
@@ -184,6 +185,7 @@ struct ConvolutionArguments {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t width = 0;
+  bool silu = true;
 };
 
 // Columns of the states of delta_forward, in vectors.

@@ -52,10 +52,11 @@ template <typename T>
 struct Convolve {
   Filters<T> filters;
   T* y;
+  bool silu;
 
   __device__ void operator()(std::int64_t i) const {
     const Wide<T> z = filters.sum(i / filters.channels, i % filters.channels);
-    y[i] = narrow<T>(z / (Wide<T>{1} + exp(-z)));
+    y[i] = narrow<T>(silu ? z / (Wide<T>{1} + exp(-z)) : z);
   }
 };
 
@@ -89,12 +90,13 @@ struct SumGradient {
   Filters<T> filters;
   const T* dy;
   Wide<T>* dz;
+  bool silu;
 
   __device__ void operator()(std::int64_t i) const {
     const Wide<T> one = 1;
     const Wide<T> z = filters.sum(i / filters.channels, i % filters.channels);
     const Wide<T> s = one / (one + exp(-z));
-    dz[i] = widen(dy[i]) * s * (one + z * (one - s));
+    dz[i] = widen(dy[i]) * (silu ? s * (one + z * (one - s)) : one);
   }
 };
 
@@ -158,7 +160,8 @@ void execute(const ConvolutionForward& call, const CallContext& context) {
   with_floating(call.x.dtype(), [&]<typename T>(std::type_identity<T>) {
     const Filters<T> filters = filters_of<T>(call.x, call.weight, call.bias, call.state, texts);
     launch_elements("launch of convolution forward", n * channels,
-                    Convolve<T>{.filters = filters, .y = pointer<T>(call.y)}, context.stream);
+                    Convolve<T>{.filters = filters, .y = pointer<T>(call.y), .silu = call.silu},
+                    context.stream);
     if (!call.state.defined()) return;
     launch_elements("launch of kept rows", texts.count * channels,
                     KeepRows<T>{.filters = filters, .state = pointer<T>(call.state)},
@@ -176,9 +179,11 @@ void execute(const ConvolutionBackward& call, const CallContext& context) {
     const Tensor sums = scratch(sizeof(S) == 8 ? DType::kF64 : DType::kF32, {n, channels}, context);
     S* dz = pointer<S>(sums);
     const Filters<T> filters = filters_of<T>(call.x, call.weight, call.bias, {}, texts);
-    launch_elements("launch of convolution backward", n * channels,
-                    SumGradient<T>{.filters = filters, .dy = pointer<const T>(call.dy), .dz = dz},
-                    context.stream);
+    launch_elements(
+        "launch of convolution backward", n * channels,
+        SumGradient<T>{
+            .filters = filters, .dy = pointer<const T>(call.dy), .dz = dz, .silu = call.silu},
+        context.stream);
     launch_elements("launch of the gradient of inputs", n * channels,
                     InputGradient<T>{.filters = filters, .dz = dz, .dx = strided_rows<T>(call.dx)},
                     context.stream);
