@@ -14,7 +14,9 @@
 #include "gguf/gguf_rotary.h"
 #include "gguf/gguf_states.h"
 #include "gguf/gguf_window.h"
+#include "gguf/state_keys.h"
 #include "huggingface/config_keys.h"
+#include "model/canonical_tensors.h"
 #include "model/families.h"
 
 namespace piton {
@@ -35,8 +37,7 @@ std::int64_t rows_of_table(const GgufKeys& keys) {
 }
 
 const char* eps_key(NormKind norm) {
-  return norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon"
-                                : "attention.layer_norm_epsilon";
+  return norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon" : kLayerNormEps;
 }
 
 void read_grouped_heads(const GgufKeys& keys, ModelConfig& model) {
@@ -74,18 +75,28 @@ void read_sizes(const GgufArchitecture& architecture, const GgufKeys& keys, Mode
   if (architecture.has_later_layers) model.layers -= keys.count(kLaterLayers, 0);
   if (model.layers < 1) keys.refuse(kLaterLayers, "fewer than block_count");
   model.hidden = keys.size("embedding_length");
-  if (architecture.states != GgufStates::kAll) read_widths(architecture, keys, model);
+  if (architecture.states == GgufStates::kLetters) {
+    read_gguf_letters(keys, model);
+  } else if (architecture.states != GgufStates::kAll) {
+    read_widths(architecture, keys, model);
+  }
   model.max_positions = keys.size("context_length");
   model.vocabulary = rows_of_table(keys);
-  model.norm_eps = keys.number(eps_key(model.norm));
+  const char* eps = eps_key(model.norm);
+  const bool other = architecture.states == GgufStates::kLetters && !keys.has(eps);
+  model.norm_eps = keys.number(other ? kLayerNormEps : eps);
 }
 
 void write_sizes(const GgufArchitecture& architecture, const ModelConfig& model,
                  GgufDescription& out) {
-  out.add("block_count", GgufValue::u32(model.layers));
+  const bool letters = architecture.states == GgufStates::kLetters;
+  out.add("block_count",
+          GgufValue::u32(letters ? std::ssize(pattern_letters(model)) : model.layers));
   out.add("context_length", GgufValue::u32(model.max_positions));
   out.add("embedding_length", GgufValue::u32(model.hidden));
-  if (architecture.states != GgufStates::kAll) {
+  if (letters) {
+    write_gguf_letters(model, out);
+  } else if (architecture.states != GgufStates::kAll) {
     write_widths(architecture, model, out);
   } else {
     for (const char* none : {"feed_forward_length", "attention.head_count"})

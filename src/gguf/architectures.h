@@ -25,8 +25,9 @@ enum class GgufDelta : std::uint8_t {
 // Which layers are of Mamba-2.
 enum class GgufStates : std::uint8_t {
   kNone,
-  kSome,  // the others have attention, and all have an MLP or experts
-  kAll    // none has attention or an MLP
+  kSome,     // the others have attention, and all have an MLP or experts
+  kLetters,  // each letter of a pattern is a block: Mamba-2, attention, an MLP or experts
+  kAll       // none has attention or an MLP
 };
 
 struct GgufArchitecture {

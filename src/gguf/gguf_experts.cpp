@@ -1,6 +1,7 @@
 #include "gguf/gguf_experts.h"
 
 #include "base/error.h"
+#include "model/canonical_tensors.h"
 
 namespace piton {
 namespace {
@@ -12,6 +13,20 @@ constexpr const char* kSharedCount = "expert_shared_count";
 constexpr std::int64_t kMostWidth = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kSoftmaxKey = 1;
 constexpr std::int64_t kSigmoidKey = 2;
+
+// The numbers in the file of those from layer `first` on.
+std::vector<std::int64_t> blocks_with_experts(const GgufExperts& form, const ModelConfig& model,
+                                              std::int64_t first) {
+  std::vector<std::int64_t> blocks;
+  if (!form.in_letters) {
+    for (std::int64_t layer = first; layer < model.layers; ++layer) blocks.push_back(layer);
+    return blocks;
+  }
+  const std::vector<PatternLetter> letters = pattern_letters(model);
+  for (std::size_t block = 0; block < letters.size(); ++block)
+    if (letters[block].mlp) blocks.push_back(static_cast<std::int64_t>(block));
+  return blocks;
+}
 
 // Of a layer. All are bounded by the file, as each has a matrix in it.
 void check_experts_of(const GgufKeys& keys, std::int64_t layer, std::int64_t experts) {
@@ -81,7 +96,8 @@ void read_widths(const GgufExperts& form, const GgufKeys& keys, ModelConfig& mod
 }
 
 // Throws for what llama.cpp fixes otherwise, and no key says.
-void check_can_hold(const GgufExperts& form, const ExpertFacts& facts, std::int64_t width) {
+void check_can_hold(const GgufExperts& form, const ModelConfig& model) {
+  const ExpertFacts& facts = *model.experts;
   const auto refuse = [](const std::string& what) {
     throw Error(Fault::kData, "llama.cpp has {} there", what);
   };
@@ -92,11 +108,12 @@ void check_can_hold(const GgufExperts& form, const ExpertFacts& facts, std::int6
   const bool shared = facts.shared_ffn_hidden != 0;
   if (shared && form.shared == GgufPart::kNever) refuse("no MLP that all tokens share");
   if (!shared && form.shared == GgufPart::kAlways) refuse("an MLP that all tokens share");
-  if (shared && !form.shared_width && facts.shared_ffn_hidden % width != 0)
+  if (shared && !form.shared_width && facts.shared_ffn_hidden % model.expert_ffn_hidden() != 0)
     refuse("an MLP that all tokens share only as wide as some experts together");
   if (facts.choice_bias && form.choice_bias == GgufPart::kNever) refuse("no bias of the choice");
   if (!facts.choice_bias && form.choice_bias == GgufPart::kAlways) refuse("a bias of the choice");
   for (std::size_t i = 0; i < facts.dense_layers.size(); ++i) {
+    if (form.in_letters) continue;  // write_gguf_letters() sees to it
     if (!form.dense_first) refuse("experts in all layers");
     if (facts.dense_layers[i] != static_cast<std::int64_t>(i))
       refuse("experts in all layers after the first one with experts");
@@ -127,14 +144,16 @@ void read_gguf_experts(const GgufExperts& form, const GgufKeys& keys, ModelConfi
   read_rule(form, keys, facts);
   const std::int64_t first = form.dense_first ? keys.count(kDenseFirst, 0) : 0;
   if (first >= model.layers) keys.refuse(kDenseFirst, "fewer than block_count");
-  for (std::int64_t layer = 0; layer < first; ++layer) facts.dense_layers.push_back(layer);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    if (layer < first || !model.has_mlp(layer)) facts.dense_layers.push_back(layer);
+  const std::vector<std::int64_t> blocks = blocks_with_experts(form, model, first);
+  if (blocks.empty()) keys.refuse("expert_count", "0, as no layer has an MLP");
   facts.choice_bias = form.choice_bias == GgufPart::kAlways ||
                       (form.choice_bias == GgufPart::kMaybe &&
-                       keys.has_tensor(fmt::format("blk.{}.exp_probs_b.bias", first)));
+                       keys.has_tensor(fmt::format("blk.{}.exp_probs_b.bias", blocks.front())));
   model.experts = facts;
   read_widths(form, keys, model);
-  for (std::int64_t layer = first; layer < model.layers; ++layer)
-    check_experts_of(keys, layer, facts.experts);
+  for (const std::int64_t block : blocks) check_experts_of(keys, block, facts.experts);
 }
 
 void write_gguf_experts(const GgufExperts& form, const ModelConfig& model, GgufDescription& out) {
@@ -149,7 +168,7 @@ void write_gguf_experts(const GgufExperts& form, const ModelConfig& model, GgufD
   }
   const ExpertFacts& facts = *model.experts;
   const std::int64_t width = model.expert_ffn_hidden();
-  check_can_hold(form, facts, width);
+  check_can_hold(form, model);
   out.add("expert_count", GgufValue::u32(facts.experts));
   out.add("expert_used_count", GgufValue::u32(facts.choices));
   if (form.own_width) out.add(kExpertWidth, GgufValue::u32(width));

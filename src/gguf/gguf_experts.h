@@ -38,8 +38,10 @@ struct GgufExperts {
   bool normalized = true;
   GgufPart choice_bias = GgufPart::kNever;  // exp_probs_b
   bool dense_first = false;                 // the first layers may have no experts
-  GgufPart shared = GgufPart::kNever;       // an MLP that all tokens share
-  bool shared_width = false;                // a key says its width, not the number of experts in it
+  // Each letter of a pattern is a block, and those with an MLP have experts in its place.
+  bool in_letters = false;
+  GgufPart shared = GgufPart::kNever;  // an MLP that all tokens share
+  bool shared_width = false;           // a key says its width, not the number of experts in it
   bool shared_gate = false;
 };
 

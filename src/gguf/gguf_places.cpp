@@ -147,6 +147,18 @@ GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& m
   return place;
 }
 
+// The number in the file of layer `layer`, or of its MLP where that is a block by itself; `part` is
+// a name after "layers.N.".
+std::int64_t block_of(const std::vector<PatternLetter>& letters, std::int64_t layer,
+                      std::string_view part) {
+  if (letters.empty()) return layer;
+  const bool mlp = part.starts_with("mlp");
+  return std::ranges::find_if(
+             letters,
+             [&](const PatternLetter& one) { return one.layer == layer && one.mlp == mlp; }) -
+         letters.begin();
+}
+
 // The last word of a tensor's name.
 std::string_view end_of(std::string_view canonical) {
   if (canonical.ends_with(".logit_bias")) return "bias";
@@ -191,6 +203,8 @@ bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& mode
 std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const ModelConfig& model) {
   ModelConfig with_head = model;
   with_head.tied = false;
+  std::vector<PatternLetter> letters;  // that are blocks
+  if (architecture.states == GgufStates::kLetters) letters = pattern_letters(model);
   std::vector<GgufPlace> places;
   for (const CanonicalShape& one : canonical_tensors(with_head)) {
     const std::string_view canonical = one.name;
@@ -201,9 +215,12 @@ std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const M
       const std::string_view part = canonical.substr(begin);
       place = part.starts_with(kExperts) ? expert_place(part, one.shape[0])
                                          : layer_place(architecture, model, part);
-      const std::string_view layer = canonical.substr(7, begin - 7);  // "12."
-      place.name = fmt::format("blk.{}{}", layer, place.name);
-      if (!place.values.empty()) place.values = fmt::format("blk.{}{}{}", layer, place.values, end);
+      const std::int64_t block =
+          block_of(letters, std::stoll(std::string(canonical.substr(7, begin - 8))), part);
+      if (!letters.empty() && part.starts_with("mlp_norm.")) place.name = "attn_norm.";
+      place.name = fmt::format("blk.{}.{}", block, place.name);
+      if (!place.values.empty())
+        place.values = fmt::format("blk.{}.{}{}", block, place.values, end);
       place.vector = part.starts_with("mlp.shared_gate.");
     }
     for (const auto& [ours, theirs] : kEnds) {

@@ -6,12 +6,24 @@
 #include "base/error.h"
 #include "gguf/forms.h"
 #include "gguf/state_keys.h"
+#include "model/canonical_tensors.h"
 
 namespace piton {
 namespace {
 
 constexpr const char* kKeyValueHeads = "attention.head_count_kv";
 constexpr std::int64_t kMostHeads = 65536;
+
+constexpr const char* kWidths = "feed_forward_length";
+
+std::vector<std::int64_t> widths_of_layers(const GgufKeys& keys, const ModelConfig& model) {
+  const GgufValue* list = keys.find(kWidths);
+  const char* wanted = "a number for each layer";
+  if (list == nullptr || list->kind != GgufKind::kArray) keys.refuse(kWidths, wanted);
+  std::vector<std::int64_t> widths = list->integers();
+  if (std::ssize(widths) != model.layers) keys.refuse(kWidths, wanted);
+  return widths;
+}
 
 // The key-value heads of each layer.
 std::vector<std::int64_t> heads_of_layers(const GgufKeys& keys, const ModelConfig& model) {
@@ -39,6 +51,26 @@ std::vector<std::int64_t> layers_with_attention(const GgufKeys& keys, ModelConfi
     attention.push_back(layer);
   }
   return attention;
+}
+
+// The letters of blocks; sets the width of MLPs, 0 if there are none.
+std::string letters_of_blocks(const GgufKeys& keys, ModelConfig& model) {
+  constexpr std::int64_t kWidest = (std::int64_t{1} << 31) - 1;
+  std::string letters(static_cast<std::size_t>(model.layers), 'M');
+  for (const std::int64_t block : layers_with_attention(keys, model))
+    letters[static_cast<std::size_t>(block)] = '*';
+  const std::vector<std::int64_t> widths = widths_of_layers(keys, model);
+  model.ffn_hidden = 0;
+  for (std::size_t block = 0; block < widths.size(); ++block) {
+    const std::int64_t width = widths[block];
+    if (width == 0) continue;
+    if (width < 0 || width > kWidest || (model.ffn_hidden != 0 && width != model.ffn_hidden))
+      keys.refuse(kWidths, "the same number in all layers with an MLP, 0 in others");
+    if (letters[block] == '*') keys.refuse(kWidths, "0 in layers with attention");
+    model.ffn_hidden = width;
+    letters[block] = '-';
+  }
+  return letters;
 }
 
 void write_heads_of_layers(const ModelConfig& model, GgufDescription& out) {
@@ -121,6 +153,37 @@ void write_convolution_heads(const ModelConfig& model, GgufDescription& out) {
   write_heads_of_layers(model, out);
 }
 
+void read_gguf_letters(const GgufKeys& keys, ModelConfig& model) {
+  model.heads = keys.size("attention.head_count");
+  read_gguf_states(keys, model);
+  StateSpaceOptions options;
+  options.pattern = letters_of_blocks(keys, model);
+  options.set_layers(model);
+  if (model.groups != 0) read_gguf_head_size(keys, model);
+  drop_parts_of_no_layer(model);
+}
+
+void write_gguf_letters(const ModelConfig& model, GgufDescription& out) {
+  std::vector<std::int32_t> heads;
+  std::vector<std::int32_t> widths;
+  for (const auto& [layer, mlp] : pattern_letters(model)) {
+    if (mlp && model.experts && !model.has_experts(layer))
+      throw Error(Fault::kData, "llama.cpp has experts in place of all MLPs there");
+    const bool attention = !mlp && !model.has_states(layer);
+    const std::int64_t width =
+        model.has_experts(layer) ? model.expert_ffn_hidden() : model.ffn_hidden;
+    heads.push_back(attention ? static_cast<std::int32_t>(model.groups) : 0);
+    widths.push_back(mlp ? static_cast<std::int32_t>(width) : 0);
+  }
+  out.add(kWidths, GgufValue::numbers(std::span<const std::int32_t>(widths)));
+  out.add("attention.head_count", GgufValue::u32(model.heads));
+  out.add(kKeyValueHeads, GgufValue::numbers(std::span<const std::int32_t>(heads)));
+  write_gguf_head_size(model, out);
+  write_gguf_states(model, out);
+  // llama.cpp asks for it; the other one counts if both are there.
+  out.add(kLayerNormEps, GgufValue::f32(model.norm_eps));
+}
+
 void drop_parts_of_no_layer(ModelConfig& model) {
   if (!model.state_space) return;
   const ModelConfig usual;
@@ -138,6 +201,11 @@ void drop_parts_of_no_layer(ModelConfig& model) {
     }
   }
   if (std::ssize(model.bare_layers) == model.layers) model.ffn_hidden = 4 * model.hidden;
+  if (!model.experts) return;
+  for (const std::int64_t layer : model.experts->dense_layers)
+    if (model.has_mlp(layer)) return;
+  model.ffn_hidden = model.expert_ffn_hidden();
+  model.experts->ffn_hidden = 0;
 }
 
 void place_states(const StateSpaceFacts& facts, std::string_view part, GgufPlace& place) {

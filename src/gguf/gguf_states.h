@@ -8,6 +8,8 @@
 //   ssm.inner_size           channels of the values of all heads
 //   attention.head_count_kv  of models that also have attention a list: of each layer the number of
 //                            key-value heads, 0 in layers of Mamba-2 and with convolutions
+//   feed_forward_length      where each letter of a pattern is a block (Nemotron-H) a list too: of
+//                            each the width of its MLP or of its experts, 0 in others
 //
 //   ssm_in            rows of gate, value, key, query and step
 //   ssm_conv1d        filters [channels, w] of value, key and query, and their biases
@@ -43,8 +45,15 @@ void write_hybrid_heads(const ModelConfig& model, GgufDescription& out);
 void read_convolution_heads(const GgufKeys& keys, ModelConfig& model);
 void write_convolution_heads(const ModelConfig& model, GgufDescription& out);
 
+// Where each letter of a pattern is a block, of which the model's layers are as many on entry: sets
+// layers, heads, the width of MLPs and the state space. Models with experts have them in place of
+// all MLPs.
+void read_gguf_letters(const GgufKeys& keys, ModelConfig& model);
+void write_gguf_letters(const ModelConfig& model, GgufDescription& out);
+
 // Sizes of heads, positions of attention and the width of MLPs are set to fixed values in a model
-// without a layer that has them: no key says them.
+// without a layer that has them: no key says them. The width of MLPs is that of experts where only
+// these have one.
 void drop_parts_of_no_layer(ModelConfig& model);
 
 // Completes the place of a tensor of Mamba-2; `part` is its canonical name after "layers.N.". Its

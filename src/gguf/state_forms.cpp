@@ -1,5 +1,5 @@
 // Models with layers of Mamba-2: Granite 4 with some of them, and Mamba-2, which has no others.
-// LFM2 has short convolutions in most layers.
+// Nemotron-H has blocks of one kind each. LFM2 has short convolutions in most layers.
 #include "base/error.h"
 #include "gguf/forms.h"
 #include "gguf/gguf_states.h"
@@ -42,6 +42,37 @@ void read_lfm2_moe(const GgufKeys& keys, ModelConfig&) {
 
 void write_lfm2_moe(const ModelConfig&, GgufDescription& out) {
   out.add(kExpertScore, GgufValue::u32(2));
+}
+
+// Nemotron-H.
+ModelConfig nemotron_h_facts() {
+  ModelConfig facts = llama_facts();
+  facts.positions = PositionKind::kNone;
+  facts.rotary_base = ModelConfig{}.rotary_base;
+  facts.gated = false;
+  facts.activation = ActivationKind::kSquaredRelu;
+  return facts;
+}
+
+GgufArchitecture nemotron_h_form() {
+  return {.name = "nemotron_h",
+          .families = {"nemotron_h"},
+          .facts = nemotron_h_facts,
+          .states = GgufStates::kLetters};
+}
+
+GgufArchitecture nemotron_h_moe_form() {
+  GgufArchitecture form = nemotron_h_form();
+  form.name = "nemotron_h_moe";
+  form.experts = {.have = GgufPart::kAlways,
+                  .own_width = true,
+                  .says_rule = true,
+                  .score = ScoreKind::kSigmoid,
+                  .choice_bias = GgufPart::kAlways,
+                  .in_letters = true,
+                  .shared = GgufPart::kAlways,
+                  .shared_width = true};
+  return form;
 }
 
 GgufArchitecture lfm2_form() {
@@ -91,6 +122,8 @@ std::vector<GgufArchitecture> state_forms() {
            .read = read_mamba2,
            .write = write_mamba2,
            .states = GgufStates::kAll},
+          nemotron_h_form(),
+          nemotron_h_moe_form(),
           lfm2_form(),
           lfm2_moe_form()};
 }

@@ -12,6 +12,7 @@ inline constexpr const char* kStateSize = "ssm.state_size";
 inline constexpr const char* kStateGroups = "ssm.group_count";
 inline constexpr const char* kStateHeads = "ssm.time_step_rank";
 inline constexpr const char* kConvolutionWidth = "shortconv.l_cache";
+inline constexpr const char* kLayerNormEps = "attention.layer_norm_epsilon";
 inline constexpr const char* kInnerSize = "ssm.inner_size";
 
 // Bounded, so that the elements of matrices of that many heads or groups, of that many channels and

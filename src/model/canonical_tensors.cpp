@@ -256,7 +256,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
 
 std::vector<PatternLetter> pattern_letters(const ModelConfig& config) {
   std::vector<PatternLetter> letters;
-  if (!config.state_space) return letters;
+  if (!config.letters_with_attention()) return letters;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     if (config.has_mixer(layer)) letters.push_back({.layer = layer});
     if (config.has_mlp(layer)) letters.push_back({.layer = layer, .mlp = true});

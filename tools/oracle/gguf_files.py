@@ -100,10 +100,11 @@ MODELS = {"llama": ("llama", Type.Q4_0), "qwen2": ("qwen2", Type.Q8_0), "gemma3"
           "qwen3.5-heads": ("qwen35", Type.Q8_0), "qwen3.5-moe": ("qwen35moe", Type.BF16), "qwen3-next": ("qwen3next", Type.F16),
           "qwen3-next-older": ("qwen3next", Type.F32), "granite-moe": ("granitemoe", Type.F16), "granite4-mamba": ("granitehybrid", Type.Q8_0),
           "granite4-mamba-moe": ("granitehybrid", Type.BF16), "mamba2": ("mamba2", Type.F16),
-          "lfm2": ("lfm2", Type.Q8_0), "lfm2-moe": ("lfm2moe", Type.F16)}
+          "lfm2": ("lfm2", Type.Q8_0), "lfm2-moe": ("lfm2moe", Type.F16), "nemotron-h": ("nemotron_h", Type.F16)}
 FOLDERS = {"qwen3-next": "qwen3.5-moe", "qwen3-next-older": "qwen3.5-moe"}  # where it is not that of the name
 MAPPED = ("gptneox", "nemotron", "command-r", "arcee", "ernie4_5", "deepseek2", "glm4moe", "ernie4_5-moe", "falcon",
-          "olmo2", "qwen35", "qwen35moe", "qwen3next", "granitemoe", "granitehybrid", "mamba2", "lfm2", "lfm2moe")  # names by gguf.TensorNameMap
+          "olmo2", "qwen35", "qwen35moe", "qwen3next", "granitemoe", "granitehybrid", "mamba2", "lfm2", "lfm2moe",
+          "nemotron_h")  # names by gguf.TensorNameMap
 DELTA = ("qwen35", "qwen35moe", "qwen3next")
 GRANITE = ("granitemoe", "granitehybrid")
 LFM2 = ("lfm2", "lfm2moe")
@@ -138,7 +139,8 @@ def with_stacked_experts(tensors):
     """Matrices of experts as one of each layer: under the name in a GGUF file, of all others theirs."""
     result, experts = {}, {}
     for name, x in tensors.items():
-        layer, _, expert = name.replace(".block_sparse_moe.", ".mlp.").replace(".feed_forward.experts.", ".mlp.experts.").partition(".mlp.experts.")
+        plain = name.replace(".block_sparse_moe.", ".mlp.")
+        layer, _, expert = plain.replace(".feed_forward.experts.", ".mlp.experts.").partition(".mlp.experts.")
         if not expert:
             result[name] = x
             continue
@@ -348,7 +350,7 @@ def as_stored(name, stored, x, config, architecture):
         return x.reshape(-1)
     if architecture in DELTA and name.endswith("norm.weight") and "linear_attn" not in name:
         return x + numpy.float32(1)
-    if architecture.startswith(("gemma", "nemotron")) and name.endswith("norm.weight"):
+    if (architecture.startswith("gemma") or architecture == "nemotron") and name.endswith("norm.weight"):
         return x + numpy.float32(1)
     return x
 
@@ -405,7 +407,31 @@ def write_expert_keys(out, config, architecture):
         out.add_expert_group_used_count(config["topk_group"])
 
 
+def write_nemotron_h_keys(out, config):
+    """As convert_hf_to_gguf.py does: each letter is a block."""
+    kinds = config["layers_block_type"]
+    out.add_vocab_size(config["vocab_size"])
+    out.add_block_count(len(kinds))
+    out.add_context_length(2**20)
+    out.add_embedding_length(config["hidden_size"])
+    out.add_feed_forward_length([config["intermediate_size"] if kind == "mlp" else 0 for kind in kinds])
+    out.add_head_count(config["num_attention_heads"])
+    out.add_head_count_kv([config["num_key_value_heads"] if "attention" in kind and "linear" not in kind else 0 for kind in kinds])
+    out.add_key_length(config["head_dim"])
+    out.add_value_length(config["head_dim"])
+    out.add_layer_norm_rms_eps(config["layer_norm_epsilon"])
+    out.add_layer_norm_eps(config["layer_norm_epsilon"])
+    out.add_ssm_conv_kernel(config["conv_kernel"])
+    out.add_ssm_state_size(config["ssm_state_size"])
+    out.add_ssm_group_count(config["n_groups"])
+    out.add_ssm_inner_size(config["mamba_num_heads"] * config["mamba_head_dim"])
+    out.add_ssm_time_step_rank(config["mamba_num_heads"])
+    out.add_tokenizer_model("none")
+
+
 def write_keys(out, config, architecture):
+    if architecture == "nemotron_h":
+        return write_nemotron_h_keys(out, config)
     if architecture == "mamba2":
         return write_mamba_keys(out, config)
     if architecture in LFM2:
@@ -525,14 +551,15 @@ def golden(folder, names):
             tensors = with_states(tensors, config, name)
         if architecture in GRANITE:
             tensors = with_gates(tensors, config)
-        if architecture in ("granitehybrid", "mamba2"):
+        if architecture in ("granitehybrid", "mamba2", "nemotron_h"):
             tensors = with_mamba(tensors, config)
         if architecture in LFM2:
             tensors = {key: x.squeeze(1) if key.endswith("conv.conv.weight") else x for key, x in tensors.items()}
         if config.get("q_lora_rank"):
             tensors = with_heads_of_latents(tensors, config)
         for key, x in with_stacked_experts(tensors).items():
-            stored = (mapped_name(key, architecture, config["num_hidden_layers"]) if architecture in MAPPED else key
+            layers = len(config.get("layers_block_type", ())) or config.get("num_hidden_layers")
+            stored = (mapped_name(key, architecture, layers) if architecture in MAPPED else key
                       if key.startswith("blk.") else gguf_name(key, architecture.startswith("gemma")))
             x = numpy.ascontiguousarray(as_stored(key, stored, x, config, architecture))
             fits = (x.ndim > 1 and stored.endswith(".weight") and not stored.endswith("_norm.weight") and stored != "position_embd.weight"
@@ -737,7 +764,7 @@ def models():
         "gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "stablelm", "mixtral", "granite", "olmo2", "olmo3", "internlm", "internlm2",
         "internlm3", "glm4-moe", "ernie4.5-moe", "falcon", "falcon-7b", "cohere2", "hunyuan", "gpt-neox",
         "cohere", "arcee", "ernie4.5", "phi", "baichuan", "granite-moe", "granite4-mamba", "granite4-mamba-moe", "mamba2",
-        "lfm2", "lfm2-moe")}
+        "lfm2", "lfm2-moe", "nemotron-h")}
     result |= {name: hf.MORE[name] for name in ("gpt2-50257", "llama-tied", "llama-biases", "llama-wide-heads", "llama-one-group",
                                                 "llama-linear", "llama-yarn", "mistral-whole", "bloom-eight-heads", "phi3-50257",
                                                 "phi3-long", "phi3-partial", "mixtral-one", "mixtral-all", "qwen3-moe-normalized")}
@@ -824,6 +851,11 @@ def models():
             **hf.MAMBA, "shared_intermediate_size": 512, "mamba_n_heads": 8, "mamba_d_head": 64}),
         "granite4-mamba-moe-blocks": lambda: hf.llama_like("GraniteMoeHybrid", hidden_size=256, **{
             **hf.MAMBA_EXPERTS, "intermediate_size": 256, "shared_intermediate_size": 256, "mamba_n_heads": 8, "mamba_d_head": 64}),
+        "nemotron-h-experts": lambda: hf.nemotron_h("MEM*EME", n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=16, n_group=4,
+                                                    topk_group=2, moe_shared_expert_intermediate_size=26, routed_scaling_factor=2.5),
+        "nemotron-h-blocks": lambda: hf.nemotron_h("M-*-M-", hidden_size=256, intermediate_size=512, mamba_num_heads=8, mamba_head_dim=64,
+                                                   ssm_state_size=64),
+        "nemotron-h-states": lambda: hf.nemotron_h("MM-M"),
         "lfm2-wide": lambda: hf.llama_like("Lfm2", **hf.LFM2, block_auto_adjust_ff_dim=False, conv_L_cache=4, **wide),
         "lfm2-often": lambda: hf.llama_like("Lfm2", num_hidden_layers=5, layer_types=["full_attention", "conv"] * 2 + ["full_attention"],
                                             num_key_value_heads=1, conv_L_cache=2, tie_word_embeddings=True),
@@ -899,7 +931,7 @@ def compare(program, work, names):
             exact = float(numpy.abs(ours - wanted.numpy()).max()) / size
             # llama.cpp quantizes activations to 8 bits before products with quantized weights, has GELU in a table of
             # fp16, and converts activations to the weights' type where that is 16-bit.
-            states = any(word in name for word in ("next", "qwen3.5", "mamba"))
+            states = any(word in name for word in ("next", "qwen3.5", "mamba", "nemotron-h"))
             limit = {"f32": 2e-3, "f16": 1e-2}.get(type, 2e-1 if states else 5e-2)
             text = ""
             if type == "f32":

@@ -79,13 +79,15 @@ TEST_P(GoldenGguf, GivesAnyPartOfATensor) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, GoldenGguf,
-    testing::Values("llama", "qwen2", "gemma3", "phi3", "gpt2", "bloom", "mixtral", "gpt-neox",
-                    "nemotron", "cohere", "arcee", "ernie4.5", "deepseek-v2", "deepseek-v2-ranks",
-                    "deepseek-v3", "glm4-moe", "ernie4.5-moe", "falcon", "falcon-7b", "olmo3",
-                    "qwen3.5-heads", "qwen3.5-moe", "qwen3-next", "qwen3-next-older", "granite-moe",
-                    "granite4-mamba", "granite4-mamba-moe", "mamba2", "lfm2", "lfm2-moe"));
+INSTANTIATE_TEST_SUITE_P(Models, GoldenGguf,
+                         testing::Values("llama", "qwen2", "gemma3", "phi3", "gpt2", "bloom",
+                                         "mixtral", "gpt-neox", "nemotron", "cohere", "arcee",
+                                         "ernie4.5", "deepseek-v2", "deepseek-v2-ranks",
+                                         "deepseek-v3", "glm4-moe", "ernie4.5-moe", "falcon",
+                                         "falcon-7b", "olmo3", "qwen3.5-heads", "qwen3.5-moe",
+                                         "qwen3-next", "qwen3-next-older", "granite-moe",
+                                         "granite4-mamba", "granite4-mamba-moe", "mamba2", "lfm2",
+                                         "lfm2-moe", "nemotron-h"));
 
 // Values of the matrices in such types, under the names of the Hugging Face folder.
 TEST(GgufSource, ReadsTypesThatItDoesNotWriteAsValues) {

@@ -16,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+using test::entry_of;
 using test::erase_entry;
 using test::floats_of;
 using test::golden_folder;
@@ -47,12 +48,6 @@ std::vector<float> stored(const GgufSource& source, const std::string& name) {
 std::vector<std::int64_t> stored_shape(const GgufSource& source, const std::string& name) {
   const auto& tensors = source.file().header().tensors;
   return std::ranges::find(tensors, name, &GgufTensor::name)->shape;
-}
-
-const GgufValue* entry_of(const GgufDescription& description, const std::string& key) {
-  const auto found =
-      std::ranges::find(description.entries, description.architecture + "." + key, &GgufEntry::key);
-  return found == description.entries.end() ? nullptr : &found->value;
 }
 
 std::int64_t number_of(const GgufDescription& description, const std::string& key) {
@@ -220,9 +215,6 @@ TEST_F(GgufOfMamba, WhatLlamaCppDoesNotHaveIsRefused) {
               HasSubstr(hybrid));
   EXPECT_THAT(refused("granite4-mamba-moe", [](ModelConfig& m) { m.experts->dense_layers = {0}; }),
               HasSubstr(hybrid + "llama.cpp has experts in all layers there"));
-  // Each layer is a mixer or an MLP.
-  EXPECT_THAT(refused("nemotron-h", [](ModelConfig&) {}),
-              HasSubstr("as \"granitehybrid\": llama.cpp has an MLP or experts in each layer"));
   EXPECT_THAT(refused("mamba2", [](ModelConfig& m) { m.state_space->attention_layers = {1}; }),
               HasSubstr("(mamba2): as \"mamba2\": llama.cpp has layers of Mamba-2 alone there, "
                         "without MLPs"));
@@ -344,8 +336,9 @@ TEST_F(GgufOfConvolutions, OfEveryTypeIsReadAsItWasWritten) {
       AsGgufHolds held(original, source);
       test::expect_equal(source, held);
       EXPECT_EQ(source.stored_type("layers.0.short_conv.filter"), GgmlType::kF32);
-      if (type == GgmlType::kQ80)
+      if (type == GgmlType::kQ80) {
         EXPECT_EQ(source.stored_type("layers.0.short_conv.output.weight"), GgmlType::kQ80);
+      }
     }
   }
 }

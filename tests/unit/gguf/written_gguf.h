@@ -68,6 +68,13 @@ class GgufWorkshop {
   int files_ = 0;
 };
 
+// By its key without the architecture; null: there is none.
+inline const GgufValue* entry_of(const GgufDescription& description, const std::string& key) {
+  const auto found =
+      std::ranges::find(description.entries, description.architecture + "." + key, &GgufEntry::key);
+  return found == description.entries.end() ? nullptr : &found->value;
+}
+
 inline void set_entry(GgufHeader& header, const std::string& key, GgufValue value) {
   for (GgufEntry& entry : header.entries) {
     if (entry.key == key) {
