@@ -892,14 +892,15 @@ def compare(program, work, names):
             size = float(numpy.abs(ours).max())
             # Between experts that are nearly equal, another rounding chooses another one; and what the gated delta rule
             # gives is divided by its size, which is small where query and key are nearly at right angles. So half of the
-            # tokens count. Of models with that rule or Mamba-2, the same values in F32 are compared too, which nothing rounds.
+            # tokens count. Of models with that rule, Mamba-2 or products of three (LFM2), the same values in F32 are compared too,
+            # which nothing rounds.
             of_tokens = numpy.abs(logits - ours).max(1)
             flips = type != "f32" and any(word in name for word in ("moe", "next", "qwen3.5", "mixtral", "gpt-oss", "deepseek"))
             between = float(numpy.median(of_tokens) if flips else of_tokens.max()) / size
             exact = float(numpy.abs(ours - wanted.numpy()).max()) / size
             # llama.cpp quantizes activations to 8 bits before products with quantized weights, has GELU in a table of
             # fp16, and converts activations to the weights' type where that is 16-bit.
-            states = any(word in name for word in ("next", "qwen3.5", "mamba"))
+            states = any(word in name for word in ("next", "qwen3.5", "mamba", "lfm2"))
             limit = {"f32": 2e-3, "f16": 1e-2}.get(type, 2e-1 if states else 5e-2)
             text = ""
             if type == "f32":
