@@ -825,6 +825,7 @@ def models():
         "granite4-mamba-moe-blocks": lambda: hf.llama_like("GraniteMoeHybrid", hidden_size=256, **{
             **hf.MAMBA_EXPERTS, "intermediate_size": 256, "shared_intermediate_size": 256, "mamba_n_heads": 8, "mamba_d_head": 64}),
         "lfm2-wide": lambda: hf.llama_like("Lfm2", **hf.LFM2, block_auto_adjust_ff_dim=False, conv_L_cache=4, **wide),
+        "lfm2-attention": lambda: hf.llama_like("Lfm2", num_key_value_heads=1, block_multiple_of=16),
         "lfm2-often": lambda: hf.llama_like("Lfm2", num_hidden_layers=5, layer_types=["full_attention", "conv"] * 2 + ["full_attention"],
                                             num_key_value_heads=1, conv_L_cache=2, tie_word_embeddings=True),
         "lfm2-blocks": lambda: hf.llama_like("Lfm2", hidden_size=256, intermediate_size=512, block_auto_adjust_ff_dim=False, **hf.LFM2),

@@ -368,6 +368,17 @@ TEST_F(GgufOfConvolutions, SaysItsKeysAndTensors) {
   EXPECT_FALSE(description.shapes.contains("output_norm.weight"));
 }
 
+// Of the family, though no layer has one.
+TEST_F(GgufOfConvolutions, WithoutConvolutionsIsOfTheArchitectureOfItsFamily) {
+  ModelConfig model = HfSource(golden_folder("lfm2")).model();
+  model.short_convolution.reset();
+  const GgufDescription description = describe_gguf(model, "lfm2", "x");
+  EXPECT_EQ(description.architecture, "lfm2");
+  EXPECT_THAT(entry_of(description, "attention.head_count_kv")->integers(),
+              testing::ElementsAre(2, 2, 2, 2));
+  EXPECT_EQ(model_difference(model_in_gguf(model), gguf_model(description, "x")), "");
+}
+
 TEST_F(GgufOfConvolutions, WhatLlamaCppDoesNotHaveIsRefused) {
   const auto refused = [](const char* golden, const std::function<void(ModelConfig&)>& change) {
     HfSource source(golden_folder(golden));
