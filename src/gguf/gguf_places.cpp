@@ -184,7 +184,7 @@ bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& mode
          model.latent.has_value() == architecture.latent &&
          model.delta.has_value() == (architecture.delta != GgufDelta::kNone) &&
          model.state_space.has_value() == (architecture.states != GgufStates::kNone) &&
-         (architecture.convolutions || !model.short_convolution) &&
+         model.short_convolution.has_value() == architecture.convolutions &&
          model.output_gate == model.delta.has_value() && !(architecture.packed_mlp && !model.gated);
 }
 

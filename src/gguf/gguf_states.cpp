@@ -104,12 +104,14 @@ void read_convolution_heads(const GgufKeys& keys, ModelConfig& model) {
   if (facts.attention_layers.empty())
     keys.refuse(kKeyValueHeads, "heads in some layer, as llama.cpp has them there");
   if (facts.width < 2) keys.refuse(kConvolutionWidth, "2 or more rows, as llama.cpp has them");
-  if (std::ssize(facts.attention_layers) < model.layers) model.short_convolution = facts;
+  if (std::ssize(facts.attention_layers) == model.layers)
+    keys.refuse(kKeyValueHeads, "0 in some layer, as llama.cpp has convolutions there");
+  model.short_convolution = facts;
   read_gguf_head_size(keys, model);
 }
 
 void write_convolution_heads(const ModelConfig& model, GgufDescription& out) {
-  const ShortConvolutionFacts facts = model.short_convolution.value_or(ShortConvolutionFacts{});
+  const ShortConvolutionFacts& facts = *model.short_convolution;
   if (facts.biases) throw Error(Fault::kData, "llama.cpp has no biases of short convolutions");
   if (facts.width < 2)
     throw Error(Fault::kData, "llama.cpp has short convolutions of 2 or more rows");
