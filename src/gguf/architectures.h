@@ -70,7 +70,7 @@ struct GgufArchitecture {
   bool latent = false;            // attention has latents
   GgufDelta delta = GgufDelta::kNone;
   GgufStates states = GgufStates::kNone;
-  bool convolutions = false;  // layers without attention have short convolutions
+  bool convolutions = false;  // some layers have short convolutions in place of attention
   // Query, key, value and gate of the rule are one tensor, ssm_in, as in older files.
   bool joint_delta_input = false;
   bool has_sections = false;  // channels turn by one of several positions (gguf_rotary.h)

@@ -136,11 +136,9 @@ void read_convolution_heads(const GgufKeys& keys, ModelConfig& model) {
   if (facts.attention_layers.empty())
     keys.refuse(kKeyValueHeads, "heads in some layer, as llama.cpp has them there");
   if (facts.width < 2) keys.refuse(kConvolutionWidth, "2 or more rows, as llama.cpp has them");
-  if (std::ssize(facts.attention_layers) < model.layers) {
-    model.short_convolution = facts;
-  } else {
-    model.short_convolution.reset();
-  }
+  if (std::ssize(facts.attention_layers) == model.layers)
+    keys.refuse(kKeyValueHeads, "0 in some layer, as llama.cpp has convolutions there");
+  model.short_convolution = facts;
   read_gguf_head_size(keys, model);
 }
 

@@ -77,15 +77,14 @@ ModelConfig olmo2_facts() {
 }
 
 // LFM2 (Amini et al. 2025, arXiv:2511.23404): LLaMA with norms of heads, and short convolutions in
-// place of attention in most layers. The form with experts is that of DeepSeek-V3 without groups
-// and without an MLP that all tokens share.
+// place of attention in layers that are given. The form with experts is that of DeepSeek-V3 without
+// groups and without an MLP that all tokens share.
 ModelConfig lfm2_facts() {
   ModelConfig config = llama_facts();
   config.family = "lfm2";
   config.rotary_base = 1e6;
   config.head_norms = true;
   config.tied = true;
-  config.short_convolution.emplace();
   return config;
 }
 
@@ -193,7 +192,7 @@ Preset gpt_oss(std::string name, std::int64_t layers, std::int64_t experts) {
 
 std::vector<Preset> lfm2_presets() {
   const auto with_attention = [](Preset preset, std::vector<std::int64_t> layers) {
-    preset.config.short_convolution->attention_layers = std::move(layers);
+    preset.config.short_convolution.emplace().attention_layers = std::move(layers);
     return preset;
   };
   const std::vector<std::int64_t> six{2, 5, 8, 10, 12, 14};

@@ -60,15 +60,14 @@ std::string pattern_of(const ModelConfig& config) {
   return pattern;
 }
 
-// Makes the model one of Mamba-2 or of short convolutions, which the letters name; of neither: it
-// stays what it is, else it is the former.
+// Makes the model one of short convolutions if the letters have them, else one of Mamba-2, which
+// may have none.
 void set_kind(const std::string& letters, ModelConfig& config) {
-  if (has_letter(letters, 'M')) config.short_convolution.reset();
-  if (has_letter(letters, 'C')) {
-    config.state_space.reset();
-    if (!config.short_convolution) config.short_convolution.emplace();
-  }
-  if (!config.short_convolution && !config.state_space) config.state_space.emplace();
+  const bool convolutions = has_letter(letters, 'C');
+  if (convolutions) config.state_space.reset();
+  if (!convolutions) config.short_convolution.reset();
+  if (convolutions && !config.short_convolution) config.short_convolution.emplace();
+  if (!convolutions && !config.state_space) config.state_space.emplace();
 }
 
 // What neither layers of Mamba-2 nor short convolutions are with; `layers` names them.

@@ -218,6 +218,7 @@ TEST(LoraOfStateSpaces, HasTheLossesGradientsAndValuesOfOneProcess) {
 TEST(LoraOfConvolutions, HasTheLossesGradientsAndValuesOfOneProcess) {
   ModelConfig model = small("llama-tiny");
   model.short_convolution = small_convolutions();
+  model.init_deviation = 0.1;  // of products of two, which a convolution weighs
   expect_as_one_process(model, adapters(model, {"all-linear"}), half(0));
   LoraOptions options;
   options.target_modules = {"in_proj", "out_proj"};

@@ -857,6 +857,7 @@ def models():
                                                    ssm_state_size=64),
         "nemotron-h-states": lambda: hf.nemotron_h("MM-M"),
         "lfm2-wide": lambda: hf.llama_like("Lfm2", **hf.LFM2, block_auto_adjust_ff_dim=False, conv_L_cache=4, **wide),
+        "lfm2-attention": lambda: hf.llama_like("Lfm2", num_key_value_heads=1, block_multiple_of=16),
         "lfm2-often": lambda: hf.llama_like("Lfm2", num_hidden_layers=5, layer_types=["full_attention", "conv"] * 2 + ["full_attention"],
                                             num_key_value_heads=1, conv_L_cache=2, tie_word_embeddings=True),
         "lfm2-blocks": lambda: hf.llama_like("Lfm2", hidden_size=256, intermediate_size=512, block_auto_adjust_ff_dim=False, **hf.LFM2),
@@ -924,14 +925,15 @@ def compare(program, work, names):
             size = float(numpy.abs(ours).max())
             # Between experts that are nearly equal, another rounding chooses another one; and what the gated delta rule
             # gives is divided by its size, which is small where query and key are nearly at right angles. So half of the
-            # tokens count. Of models with that rule or Mamba-2, the same values in F32 are compared too, which nothing rounds.
+            # tokens count. Of models with that rule, Mamba-2 or products of three (LFM2), the same values in F32 are compared too,
+            # which nothing rounds.
             of_tokens = numpy.abs(logits - ours).max(1)
             flips = type != "f32" and any(word in name for word in ("moe", "next", "qwen3.5", "mixtral", "gpt-oss", "deepseek"))
             between = float(numpy.median(of_tokens) if flips else of_tokens.max()) / size
             exact = float(numpy.abs(ours - wanted.numpy()).max()) / size
             # llama.cpp quantizes activations to 8 bits before products with quantized weights, has GELU in a table of
             # fp16, and converts activations to the weights' type where that is 16-bit.
-            states = any(word in name for word in ("next", "qwen3.5", "mamba", "nemotron-h"))
+            states = any(word in name for word in ("next", "qwen3.5", "mamba", "nemotron-h", "lfm2"))
             limit = {"f32": 2e-3, "f16": 1e-2}.get(type, 2e-1 if states else 5e-2)
             text = ""
             if type == "f32":

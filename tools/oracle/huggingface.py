@@ -301,7 +301,7 @@ MORE = {
     "olmo3-50257": lambda: llama_like("Olmo3", vocabulary=50257, num_hidden_layers=5, sliding_window=16, pad_token_id=None,
                                       eos_token_id=None),
     "lfm2-50257": lambda: llama_like("Lfm2", vocabulary=50257, **{**LFM2, "layer_types": None, "full_attn_idxs": [0, 2], "conv_L_cache": 2,
-                                                                 "block_ffn_dim_multiplier": None, "tie_word_embeddings": True}),
+                                                                 "block_ffn_dim_multiplier": 1.5, "tie_word_embeddings": True}),
     "lfm2-attention": lambda: llama_like("Lfm2", num_key_value_heads=1, block_multiple_of=16),
     "lfm2-moe-plain": lambda: llama_like("Lfm2Moe", vocabulary=50257, **LFM2, num_dense_layers=0, num_experts=5, num_experts_per_tok=2,
                                          moe_intermediate_size=14, use_expert_bias=False, norm_topk_prob=False, routed_scaling_factor=1.5, conv_bias=True),

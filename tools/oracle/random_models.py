@@ -235,6 +235,16 @@ def olmo3(d):
         SLIDING: {"rope_type": "default", "rope_theta": base}, FULL: full})
 
 
+def lfm2(d):
+    types = [d.choice(("conv", FULL)) for _ in range(d.randint(1, 4))]
+    types[d.randrange(len(types))] = FULL  # without one Transformers fails
+    drawn = sizes(d, num_hidden_layers=len(types), layer_types=types, norm_eps=d.eps(),
+                  conv_bias=d.happens(0.3), conv_L_cache=d.randint(1, 6), eos_token_id=None, pad_token_id=None,
+                  block_auto_adjust_ff_dim=d.happens(), block_multiple_of=d.choice((4, 10, 256)), block_ffn_dim_multiplier=d.choice((1.0, 1.3, 0.7)))
+    del drawn["rms_norm_eps"]
+    return hf.llama_like("Lfm2", **drawn)
+
+
 FAMILIES = {
     "gpt2": gpt2,
     "llama": llama,
@@ -251,6 +261,7 @@ FAMILIES = {
     "granite": granite,
     "olmo2": lambda d: olmo(d, "Olmo2"),
     "olmo3": olmo3,
+    "lfm2": lfm2,
     "bloom": bloom,
     "aquila": lambda d: published(d, "aquila", "AquilaForCausalLM", rope_theta=d.choice((1e4, 5e5))),
     "internlm": lambda d: published(d, "internlm", "InternLMForCausalLM", bias=d.happens(0.8)),

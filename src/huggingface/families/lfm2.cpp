@@ -62,7 +62,7 @@ ModelConfig lfm2_like_model(const HfConfig& config, const ModelConfig& facts,
   model.attention_dropout = 0;  // Transformers does not read it
   model.norm_eps = config.number("norm_eps", 1e-5);
   model.tied = config.flag("tie_embedding", config.flag("tie_word_embeddings", true));
-  ShortConvolutionFacts& convolutions = *model.short_convolution;
+  ShortConvolutionFacts& convolutions = model.short_convolution.emplace();
   convolutions.attention_layers = attention_layers_of(config, model.layers);
   convolutions.width = config.size("conv_L_cache", 3);
   convolutions.biases = config.flag("conv_bias", false);

@@ -43,7 +43,7 @@ expect(RUN inspect ${WORK}/short CODE 0 OUT "layers.0.short_conv.filter_bias" "l
 expect(RUN convert --load ${WORK}/short --save ${WORK}/short-hf --to hf CODE 0 OUT "verified: [^\n]* equal to the bit")
 expect(RUN inspect ${WORK}/short-hf CODE 0 OUT "model.layers.0.conv.in_proj.bias" "model.layers.1.feed_forward.expert_bias")
 expect(RUN generate --load ${WORK}/short-hf --prompt "The " --greedy --max-new-tokens 8 CODE 0)
-expect(RUN convert --load ${WORK}/short --save ${WORK}/none --to mg CODE 3 ERR "short convolutions cannot be expressed in the format mg")
+expect(RUN convert --load ${WORK}/short --save ${WORK}/none --to mg --use-mcore-models CODE 3 ERR "short convolutions cannot be expressed in the format mg")
 
 # Folders of Hugging Face, and texts that continue.
 expect(RUN pretrain ${sizes} --hybrid-override-pattern M-*-M- --mamba-num-groups 1 ${flags} --train-iters 3
@@ -90,7 +90,7 @@ expect(RUN pretrain ${sizes} --hybrid-override-pattern M-M- --mamba-num-groups 3
   ERR "--mamba-num-groups: got 3, wanted a divisor of --mamba-num-heads, which is 8")
 expect(RUN pretrain ${sizes} --hybrid-override-pattern M-C- ${flags} --train-iters 1 CODE 2
   ERR "--hybrid-override-pattern: got M-C-, wanted layers of Mamba-2 .M. or short convolutions .C., not both")
-expect(RUN pretrain ${sizes} --short-conv-bias ${flags} --train-iters 1 CODE 2
+expect(RUN pretrain --model llama-tiny --short-conv-bias ${flags} --train-iters 1 CODE 2
   ERR "--short-conv-bias: is for short convolutions; give --hybrid-override-pattern with the letter C too, or leave it out")
 expect(RUN plan ${sizes} --vocab-size 257 --hybrid-override-pattern M-M- --mamba-num-groups 2 --context-parallel-size 4 CODE 2
   ERR "layout: 8 heads of Mamba-2 in 2 groups cannot be split over tensor 1 x context 4 ranks")

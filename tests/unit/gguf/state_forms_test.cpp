@@ -361,6 +361,15 @@ TEST_F(GgufOfConvolutions, SaysItsKeysAndTensors) {
   EXPECT_FALSE(description.shapes.contains("output_norm.weight"));
 }
 
+// llama.cpp ends where no layer has one.
+TEST_F(GgufOfConvolutions, WithoutConvolutionsIsOfAnotherArchitecture) {
+  ModelConfig model = HfSource(golden_folder("lfm2")).model();
+  model.short_convolution.reset();
+  const GgufDescription description = describe_gguf(model, "lfm2", "x");
+  EXPECT_EQ(description.architecture, "qwen3");
+  EXPECT_EQ(model_difference(model_in_gguf(model), gguf_model(description, "x")), "");
+}
+
 TEST_F(GgufOfConvolutions, WhatLlamaCppDoesNotHaveIsRefused) {
   const auto refused = [](const char* golden, const std::function<void(ModelConfig&)>& change) {
     HfSource source(golden_folder(golden));
@@ -393,10 +402,13 @@ TEST_F(GgufOfConvolutions, KeysThatDisagreeAreRefused) {
               HasSubstr("blk.0.shortconv.conv.weight is ["));
   EXPECT_THAT(with("lfm2-moe", "lfm2moe.expert_gating_func", GgufValue::u32(1)),
               HasSubstr("lfm2moe.expert_gating_func: got 1, wanted 2, sigmoids"));
-  const std::vector<std::int32_t> none(4, 0);
-  EXPECT_THAT(with("lfm2", "lfm2.attention.head_count_kv",
-                   GgufValue::numbers(std::span<const std::int32_t>(none))),
-              HasSubstr("wanted heads in some layer"));
+  for (const auto& [count, what] :
+       {std::pair{0, "wanted heads in some layer"}, std::pair{2, "wanted 0 in some layer"}}) {
+    const std::vector<std::int32_t> counts(4, count);
+    EXPECT_THAT(with("lfm2", "lfm2.attention.head_count_kv",
+                     GgufValue::numbers(std::span<const std::int32_t>(counts))),
+                HasSubstr(what));
+  }
 }
 
 }  // namespace

@@ -205,7 +205,9 @@ TEST(HfModel, HasShortConvolutions) {
   EXPECT_EQ(with(config, [](Json& c) { c["block_ffn_dim_multiplier"] = nullptr; }).ffn_hidden, 35);
   EXPECT_EQ(with(config, [](Json& c) { c.erase("block_multiple_of"); }).ffn_hidden, 256);
   // Without a word for them all layers have attention.
-  EXPECT_FALSE(with(config, [](Json& c) { c.erase("layer_types"); }).short_convolution);
+  const ModelConfig attention = with(config, [](Json& c) { c.erase("layer_types"); });
+  EXPECT_FALSE(attention.short_convolution);
+  EXPECT_EQ(ModelOptions::of(attention).resolve({}), attention);
   const auto refused = [&](const char* folder, const char* key, const Json& value) {
     return message_of(Fault::kData, [&] {
       Json changed = golden(folder);

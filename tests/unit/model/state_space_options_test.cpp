@@ -155,7 +155,7 @@ TEST(ShortConvolutions, AreTheLetterCOfAPattern) {
   };
   EXPECT_EQ(of_preset("C-*-*-").short_convolution->attention_layers,
             (std::vector<std::int64_t>{1, 2}));
-  EXPECT_TRUE(of_preset("*-*-*-").short_convolution);
+  EXPECT_TRUE(of_preset("*-*-*-").state_space && !of_preset("*-*-*-").short_convolution);
   EXPECT_TRUE(of_preset("M-*-*-").state_space && !of_preset("M-*-*-").short_convolution);
 }
 
