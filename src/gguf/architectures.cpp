@@ -409,7 +409,7 @@ ModelConfig model_in_gguf(ModelConfig model) {
       !has_local_base(model))
     model.window_before.reset();
   if (!model.window_before) {
-    model.full_attention_every = 0;
+    model.full_attention_every = model.full_attention_first = 0;
     model.local_rotary_base.reset();
   }
   if (model.experts) {

@@ -83,9 +83,10 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                                          "head norms", "gemma", "parallel branches", "experts",
                                          "experts, balanced", "experts, shared", "experts, biased",
                                          "sinks", "latent", "states", "mamba", "mamba, groups",
-                                         "factors", "joint norms", "later tokens",
-                                         "later tokens, experts", "bert-tiny", "bert, post-norm",
-                                         "t5-tiny", "t5, published"));
+                                         "factors", "joint norms", "norms without gains",
+                                         "growing queries", "later tokens", "later tokens, experts",
+                                         "bert-tiny", "bert, post-norm", "t5-tiny",
+                                         "t5, published"));
 
 // The table of tokens is that of the head too in gpt2-tiny, on one stage or on two. The rates of
 // the groups have another ratio in each step.
