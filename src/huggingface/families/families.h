@@ -66,5 +66,12 @@ HfFamily hf_qwen3_5_moe();
 HfFamily hf_qwen3_next();
 HfFamily hf_stablelm();
 HfFamily hf_t5();
+HfFamily hf_ministral();
+HfFamily hf_ministral3();
+HfFamily hf_glm4_moe_lite();
+HfFamily hf_youtu();
+HfFamily hf_minimax_m2();
+HfFamily hf_olmo();
+HfFamily hf_nanochat();
 
 }  // namespace piton

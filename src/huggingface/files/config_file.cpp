@@ -147,6 +147,11 @@ std::string HfConfig::word(const std::string& key, std::optional<std::string> ot
   return value->get<std::string>();
 }
 
+bool HfConfig::is_list(const std::string& key) const {
+  const Json* value = find(key);
+  return value != nullptr && value->is_array();
+}
+
 std::vector<std::string> HfConfig::words(const std::string& key) const {
   std::vector<std::string> words;
   const Json* value = find(key);
