@@ -68,9 +68,14 @@ HfFamily hf_stablelm();
 HfFamily hf_t5();
 HfFamily hf_ministral();
 HfFamily hf_ministral3();
+HfFamily hf_dots1();
 HfFamily hf_glm4_moe_lite();
 HfFamily hf_youtu();
+HfFamily hf_exaone_moe();
+HfFamily hf_exaone();
+HfFamily hf_hunyuan_moe();
 HfFamily hf_minimax_m2();
+HfFamily hf_solar_open();
 HfFamily hf_olmo();
 HfFamily hf_nanochat();
 
