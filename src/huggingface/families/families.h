@@ -71,12 +71,18 @@ HfFamily hf_ministral3();
 HfFamily hf_dots1();
 HfFamily hf_glm4_moe_lite();
 HfFamily hf_youtu();
+HfFamily hf_minicpm3();
 HfFamily hf_exaone_moe();
 HfFamily hf_exaone();
 HfFamily hf_hunyuan_moe();
 HfFamily hf_minimax_m2();
 HfFamily hf_solar_open();
+HfFamily hf_cwm();
+HfFamily hf_iquestcoder();
+HfFamily hf_jais2();
+HfFamily hf_mellum();
 HfFamily hf_olmo();
 HfFamily hf_nanochat();
+HfFamily hf_helium();
 
 }  // namespace piton
