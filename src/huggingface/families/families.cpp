@@ -7,15 +7,14 @@ namespace {
 
 // With experts or latent attention.
 std::vector<HfFamily> newer_experts() {
-  return {
-      hf_dots1(),       hf_glm4_moe_lite(), hf_youtu(),      hf_minicpm3(), hf_exaone_moe(),
-      hf_hunyuan_moe(), hf_minimax_m2(),    hf_solar_open(), hf_mellum(),
-  };
+  return {hf_dots1(),      hf_glm4_moe_lite(),     hf_youtu(),      hf_minicpm3(),
+          hf_exaone_moe(), hf_hunyuan_moe(),       hf_minimax_m2(), hf_solar_open(),
+          hf_mellum(),     hf_granite_moe_shared()};
 }
 
 std::vector<HfFamily> newer_families() {
-  return {hf_ministral(), hf_ministral3(), hf_exaone(),   hf_cwm(),   hf_iquestcoder(),
-          hf_jais2(),     hf_olmo(),       hf_nanochat(), hf_helium()};
+  return {hf_ministral(), hf_ministral3(), hf_exaone(), hf_cwm(),      hf_iquestcoder(),
+          hf_jais2(),     hf_bamba(),      hf_olmo(),   hf_nanochat(), hf_helium()};
 }
 
 }  // namespace

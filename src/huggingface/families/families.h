@@ -81,6 +81,8 @@ HfFamily hf_cwm();
 HfFamily hf_iquestcoder();
 HfFamily hf_jais2();
 HfFamily hf_mellum();
+HfFamily hf_bamba();
+HfFamily hf_granite_moe_shared();
 HfFamily hf_olmo();
 HfFamily hf_nanochat();
 HfFamily hf_helium();
