@@ -14,7 +14,8 @@ std::vector<HfFamily> newer_experts() {
 
 std::vector<HfFamily> newer_families() {
   return {hf_ministral(), hf_ministral3(), hf_exaone(), hf_cwm(),      hf_iquestcoder(),
-          hf_jais2(),     hf_bamba(),      hf_olmo(),   hf_nanochat(), hf_helium()};
+          hf_jais2(),     hf_bamba(),      hf_olmo(),   hf_nanochat(), hf_gpt_bigcode(),
+          hf_gpt_neo(),   hf_mpt(),        hf_helium()};
 }
 
 }  // namespace

@@ -85,6 +85,9 @@ HfFamily hf_bamba();
 HfFamily hf_granite_moe_shared();
 HfFamily hf_olmo();
 HfFamily hf_nanochat();
+HfFamily hf_gpt_bigcode();
+HfFamily hf_gpt_neo();
+HfFamily hf_mpt();
 HfFamily hf_helium();
 
 }  // namespace piton
