@@ -22,6 +22,7 @@ ModelConfig without_training(ModelConfig model) {
   model.dtype = DType::kF32;
   model.attention_block = 0;
   model.init_deviation = 0;
+  model.embedding_deviation.reset();
   model.xavier_weights = false;
   model.mtp_loss_factor = 0;
   if (model.experts) {
