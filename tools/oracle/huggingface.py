@@ -228,7 +228,7 @@ GOLDEN["glm4-moe-lite"] = lambda: llama_like("Glm4MoeLite", num_hidden_layers=3,
 GOLDEN["youtu"] = lambda: llama_like("Youtu", **LATENTS, tie_word_embeddings=True, **ENDLESS)
 GOLDEN["minicpm3"] = lambda: llama_like("MiniCPM3", **LATENTS, scale_emb=3, scale_depth=0.7, dim_model_base=12, **ENDLESS)
 GOLDEN["exaone-moe"] = lambda: llama_like("ExaoneMoe", num_hidden_layers=4, sliding_window=9, layer_types=LOCAL * 2, num_experts=8,
-                                          num_experts_per_tok=3, moe_intermediate_size=14, n_group=4, topk_group=2, num_shared_experts=2, **ENDLESS)
+                                          num_experts_per_tok=3, moe_intermediate_size=18, n_group=4, topk_group=2, num_shared_experts=2, **ENDLESS)
 GOLDEN["exaone"] = lambda: llama_like("Exaone", "Llama", **ENDLESS)
 GOLDEN["hunyuan-moe"] = lambda: llama_like("HunYuanMoEV1", head_dim=12, num_experts=5, moe_topk=[2, 2], intermediate_size=22, **ENDLESS,
                                            rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 3.0, "factor": 1.0})

@@ -159,7 +159,7 @@ TEST(NewerFamilies, WithRoutedExpertsHaveThoseOfTheirFiles) {
   EXPECT_THAT(refused("solar-open", "first_k_dense_replace", 1), HasSubstr("wanted 0"));
   const ModelConfig exaone = read(file_of("exaone-moe"));
   EXPECT_EQ(exaone.no_rotary_every, 2);
-  EXPECT_EQ(exaone.experts->shared_ffn_hidden, 28);
+  EXPECT_EQ(exaone.experts->shared_ffn_hidden, 36);
   EXPECT_EQ(without("exaone-moe", {"routed_scaling_factor"}).experts->weight_factor, 2.5);
   EXPECT_THAT(
       refused("exaone-moe", "layer_types",
