@@ -55,7 +55,7 @@ TEST_F(GgufRotary, OfDivisorsAloneHasTheFormulaOfPublishedModels) {
   }
 }
 
-// As llama.cpp writes Ministral 3: a key that stands for both factors of yarn, which are 1.
+// As llama.cpp writes Ministral 3: one key for both factors of yarn, which are 1.
 TEST_F(GgufRotary, OfQueriesThatGrowHasTheirRate) {
   ModelConfig model = model_;
   model.rotary_scaling = {.kind = RotaryScaling::Kind::kYarn,
