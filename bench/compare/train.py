@@ -80,6 +80,12 @@ def make_model(name, sequence):
         config = transformers.Mamba2Config(vocab_size=50304, hidden_size=768, num_hidden_layers=24, num_heads=24, head_dim=64, state_size=128,
                                            n_groups=1, tie_word_embeddings=True, use_cache=False)
         return transformers.Mamba2ForCausalLM(config), config.vocab_size
+    if name == "lfm2-350m":
+        kinds = ["full_attention" if layer in (2, 5, 8, 10, 12, 14) else "conv" for layer in range(16)]
+        config = transformers.Lfm2Config(vocab_size=65536, hidden_size=1024, intermediate_size=4608, block_auto_adjust_ff_dim=False,
+                                         num_hidden_layers=16, layer_types=kinds, num_attention_heads=16, num_key_value_heads=8,
+                                         tie_word_embeddings=True, use_cache=False)
+        return transformers.Lfm2ForCausalLM(config), config.vocab_size
     if name == "bert-110m":
         config = transformers.BertConfig(vocab_size=30592, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
                                          max_position_embeddings=max(512, sequence))
@@ -88,7 +94,7 @@ def make_model(name, sequence):
         config = transformers.T5Config(vocab_size=32128, d_model=768, d_kv=64, d_ff=3072, num_layers=12, num_heads=12,
                                        dropout_rate=0, use_cache=False, decoder_start_token_id=0, pad_token_id=0)
         return transformers.T5ForConditionalGeneration(config), config.vocab_size
-    raise SystemExit(f"--model: got {name}, wanted gpt2-124m, mamba2-130m, bert-110m, t5-220m, {', '.join([*LLAMAS, *MIXTURES, *DELTAS])}")
+    raise SystemExit(f"--model: got {name}, wanted gpt2-124m, mamba2-130m, lfm2-350m, bert-110m, t5-220m, {', '.join([*LLAMAS, *MIXTURES, *DELTAS])}")
 
 
 def make_labels(name, ids, decoder_length):

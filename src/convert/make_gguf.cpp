@@ -98,6 +98,12 @@ void note_differences(const ModelConfig& model, const std::string& name,
         "llama.cpp scores a group of experts by its two best ones, this model by the best one: it "
         "may choose other experts");
   }
+  if (model.latent && model.latent->norm_eps != 0) {
+    notes.push_back(
+        fmt::format("llama.cpp adds the epsilon of the other norms ({}) in norms of latents too, "
+                    "this model {}: its logits differ a little",
+                    model.norm_eps, model.latent->norm_eps));
+  }
   if (model.delta && model_in_gguf(model).norm_eps != kDeltaNormEps) {
     notes.push_back(
         fmt::format("llama.cpp adds the epsilon of norms ({}) to lengths of queries and keys of "

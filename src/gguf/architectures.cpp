@@ -217,6 +217,7 @@ GgufDescription described_in(const GgufArchitecture& architecture, const ModelCo
   GgufDescription out{.architecture = architecture.name};
   write_sizes(architecture, model, out);
   if (model.positions == PositionKind::kRotary) write_gguf_rotary(model, out);
+  if (architecture.grows_queries) write_gguf_growth(model, out);
   if (architecture.has_sections) write_gguf_sections(model, out);
   if (architecture.write != nullptr) architecture.write(model, out);
   write_gguf_experts(architecture.experts, model, out);
@@ -386,6 +387,7 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
   if (architecture.read != nullptr) architecture.read(keys, model);
   read_gguf_experts(architecture.experts, keys, model);
   if (model.positions == PositionKind::kRotary) read_gguf_rotary(keys, model);
+  if (architecture.grows_queries) read_gguf_growth(keys, model);
   if (architecture.has_sections) check_gguf_sections(keys, model);
   if (architecture.plain_window && model.window_before &&
       model.rotary_scaling.kind != RotaryScaling::Kind::kNone)
@@ -407,10 +409,13 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
 ModelConfig model_in_gguf(ModelConfig model) {
   drop_parts_of_no_layer(model);
   model.init_deviation = ModelConfig{}.init_deviation;
+  model.embedding_deviation.reset();
+  if (model.latent) model.latent->norm_eps = 0;  // that of the other norms
   for (double* value :
        {&model.norm_eps, &model.rotary_base, &model.attention_soft_cap, &model.logit_soft_cap,
         &model.rotary_scaling.factor, &model.rotary_scaling.low, &model.rotary_scaling.high,
-        &model.embedding_factor, &model.branch_factor, &model.logit_divisor})
+        &model.rotary_scaling.query_growth, &model.embedding_factor, &model.branch_factor,
+        &model.logit_divisor})
     *value = in_fp32(*value);
   if (model.score_factor) model.score_factor = in_fp32(*model.score_factor);
   drop_usual_score_factor(model);
@@ -420,7 +425,7 @@ ModelConfig model_in_gguf(ModelConfig model) {
       !has_local_base(model))
     model.window_before.reset();
   if (!model.window_before) {
-    model.full_attention_every = 0;
+    model.full_attention_every = model.full_attention_first = 0;
     model.local_rotary_base.reset();
   }
   if (model.experts) {

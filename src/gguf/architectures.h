@@ -67,6 +67,7 @@ struct GgufArchitecture {
   bool has_window = false;        // llama.cpp computes the window that a key says
   bool plain_window = false;      // layers with a window turn by the angles without scaling
   bool has_later_layers = false;  // the last layers may be some that predict later tokens
+  bool grows_queries = false;     // by their positions, under yarn (gguf_rotary.h)
   bool latent = false;            // attention has latents
   GgufDelta delta = GgufDelta::kNone;
   GgufStates states = GgufStates::kNone;
@@ -90,7 +91,7 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
 
 // `model` without what a GGUF file cannot express and what makes no difference up to
 // `max_positions`: a window and a scaling that begin after it, digits beyond fp32, and how weights
-// were initialized.
+// were initialized. Norms of latents have the epsilon of the others, as in llama.cpp.
 ModelConfig model_in_gguf(ModelConfig model);
 
 // A description from which gguf_model() reads model_in_gguf(model). Of the architectures that can

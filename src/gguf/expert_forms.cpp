@@ -1,5 +1,5 @@
 // Mixtures of experts whose rules, or attention, are not those of Mixtral: Qwen 2 MoE, DeepSeek-V2
-// and V3, GLM-4.5, ERNIE 4.5 and OLMoE.
+// and V3, GLM-4.5, dots.llm1, MiniMax-M2, Hunyuan, ERNIE 4.5 and OLMoE.
 #include "base/error.h"
 #include "gguf/forms.h"
 #include "model/families.h"
@@ -74,6 +74,26 @@ ModelConfig ernie_moe_facts() {
   return facts;
 }
 
+ModelConfig dots1_facts() {
+  ModelConfig facts = glm4_moe_form();
+  facts.head_norms = true;
+  facts.qkv_biases = false;
+  facts.rotary_share = 1;
+  return facts;
+}
+
+ModelConfig minimax_m2_facts() {
+  ModelConfig facts = llama_facts();
+  facts.head_norms = facts.joint_head_norms = true;
+  return facts;
+}
+
+ModelConfig hunyuan_moe_facts() {
+  ModelConfig facts = llama_facts();
+  facts.head_norms = facts.norms_after_rotary = true;
+  return facts;
+}
+
 // llama.cpp has tensors of experts in all layers after the first ones.
 constexpr const char* kInterval = "interleave_moe_layer_step";
 
@@ -91,8 +111,9 @@ ModelConfig olmoe_facts() {
   return facts;
 }
 
-// llama.cpp's norm of all key heads is as wide as the residual stream.
-void write_olmoe(const ModelConfig& model, GgufDescription&) {
+// Of OLMoE llama.cpp's norm of all key heads is as wide as the residual stream, of dots.llm1 keys
+// are as wide as queries.
+void write_a_key_for_each_head(const ModelConfig& model, GgufDescription&) {
   if (model.groups != model.heads)
     throw Error(Fault::kData, "llama.cpp has a key-value head for each head there");
 }
@@ -110,6 +131,20 @@ constexpr GgufExperts kOfGlm{.have = GgufPart::kAlways,
                              .choice_bias = GgufPart::kAlways,
                              .dense_first = true,
                              .shared = GgufPart::kAlways};
+constexpr GgufExperts kOfDots{.have = GgufPart::kAlways,
+                              .own_width = true,
+                              .says_rule = true,
+                              .choice_bias = GgufPart::kMaybe,
+                              .dense_first = true,
+                              .shared = GgufPart::kAlways};
+constexpr GgufExperts kOfMinimax{.have = GgufPart::kAlways,
+                                 .own_width = true,
+                                 .says_score = true,
+                                 .choice_bias = GgufPart::kAlways};
+constexpr GgufExperts kOfHunyuan{.have = GgufPart::kAlways,
+                                 .own_width = true,
+                                 .shared = GgufPart::kAlways,
+                                 .shared_width = true};
 constexpr GgufExperts kOfErnie{.have = GgufPart::kAlways,
                                .own_width = true,
                                .choice_bias = GgufPart::kMaybe,
@@ -134,7 +169,7 @@ std::vector<GgufArchitecture> expert_forms() {
            .heads_fill_width = true,
            .copies_head = true},
           {.name = "deepseek2",
-           .families = {"deepseek_v2", "deepseek_v3"},
+           .families = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"},
            .family_of_sigmoids = "deepseek_v3",
            .facts = deepseek_v2_facts,
            .read_heads = read_latent_heads,
@@ -150,6 +185,24 @@ std::vector<GgufArchitecture> expert_forms() {
            .experts = kOfGlm,
            .norm_after_attention = true,
            .has_later_layers = true},
+          {.name = "dots1",
+           .families = {"dots1"},
+           .facts = dots1_facts,
+           .write = write_a_key_for_each_head,
+           .experts = kOfDots,
+           .whole_heads_turn = true,
+           .copies_head = true},
+          {.name = "minimax-m2",
+           .families = {"minimax_m2"},
+           .facts = minimax_m2_facts,
+           .experts = kOfMinimax,
+           .copies_head = true},
+          {.name = "hunyuan-moe",
+           .families = {"hunyuan_v1_moe"},
+           .facts = hunyuan_moe_facts,
+           .read = read_qkv_biases,
+           .experts = kOfHunyuan,
+           .whole_heads_turn = true},
           {.name = "ernie4_5-moe",
            .families = {"ernie4_5_moe"},
            .facts = ernie_moe_facts,
@@ -161,7 +214,7 @@ std::vector<GgufArchitecture> expert_forms() {
           {.name = "olmoe",
            .families = {"olmoe"},
            .facts = olmoe_facts,
-           .write = write_olmoe,
+           .write = write_a_key_for_each_head,
            .experts = {.have = GgufPart::kAlways, .normalized = false},
            .heads_fill_width = true,
            .copies_head = true}};

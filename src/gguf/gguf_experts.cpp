@@ -7,6 +7,7 @@ namespace piton {
 namespace {
 
 constexpr std::int64_t kMostExperts = 1024;  // LLAMA_MAX_EXPERTS
+constexpr const char* kExpertScore = "expert_gating_func";
 constexpr const char* kDenseFirst = "leading_dense_block_count";
 constexpr const char* kSharedWidth = "expert_shared_feed_forward_length";
 constexpr const char* kSharedCount = "expert_shared_count";
@@ -58,25 +59,26 @@ ExpertGroups read_groups(const GgufKeys& keys, ScoreKind score) {
           .largest = score == ScoreKind::kSoftmax ? 1 : 2};
 }
 
-void read_rule(const GgufExperts& form, const GgufKeys& keys, ExpertFacts& facts) {
-  facts.score = form.score;
-  facts.normalized = form.normalized;
-  if (!form.says_rule) {
-    if (keys.size("expert_group_count", 1) != 1)
-      keys.refuse("expert_group_count", "1: a token chooses among all experts");
-    return;
-  }
+void read_score(const GgufExperts& form, const GgufKeys& keys, ExpertFacts& facts) {
   const std::int64_t otherwise = form.score == ScoreKind::kSigmoid ? kSigmoidKey : kSoftmaxKey;
   const std::int64_t score = keys.count(kExpertScore, otherwise);
   if (score != kSoftmaxKey && score != kSigmoidKey)
     keys.refuse(kExpertScore, "1, a softmax, or 2, sigmoids");
   facts.score = score == kSigmoidKey ? ScoreKind::kSigmoid : ScoreKind::kSoftmax;
+}
+
+void read_rule(const GgufExperts& form, const GgufKeys& keys, ExpertFacts& facts) {
+  facts.score = form.score;
+  facts.normalized = form.normalized;
+  if (!form.says_rule && keys.size("expert_group_count", 1) != 1)
+    keys.refuse("expert_group_count", "1: a token chooses among all experts");
+  if (form.says_rule || form.says_score) read_score(form, keys, facts);
+  if (!form.says_rule) return;
   facts.normalized = keys.flag("expert_weights_norm", false);
   facts.weight_factor = keys.number("expert_weights_scale", 1.0);
   if (facts.weight_factor == 0) facts.weight_factor = 1;  // as llama.cpp takes it
   facts.groups = read_groups(keys, facts.score);
 }
-
 // The widths of an expert and of the MLP that all tokens share.
 void read_widths(const GgufExperts& form, const GgufKeys& keys, ModelConfig& model) {
   ExpertFacts& facts = *model.experts;
@@ -120,9 +122,12 @@ void check_can_hold(const GgufExperts& form, const ModelConfig& model) {
   }
 }
 
-void write_rule(const ExpertFacts& facts, GgufDescription& out) {
+void write_score(const ExpertFacts& facts, GgufDescription& out) {
   const bool sigmoid = facts.score == ScoreKind::kSigmoid;
   out.add(kExpertScore, GgufValue::u32(sigmoid ? kSigmoidKey : kSoftmaxKey));
+}
+
+void write_rule(const ExpertFacts& facts, GgufDescription& out) {
   out.add("expert_weights_norm", GgufValue::boolean(facts.normalized));
   out.add("expert_weights_scale", GgufValue::f32(facts.weight_factor));
   if (!facts.groups.divide()) return;
@@ -177,6 +182,7 @@ void write_gguf_experts(const GgufExperts& form, const ModelConfig& model, GgufD
     out.add(kSharedWidth, GgufValue::u32(facts.shared_ffn_hidden));
   if (form.shared != GgufPart::kNever && !form.shared_width)
     out.add(kSharedCount, GgufValue::u32(facts.shared_ffn_hidden / width));
+  if (form.says_rule || form.says_score) write_score(facts, out);
   if (form.says_rule) write_rule(facts, out);
 }
 

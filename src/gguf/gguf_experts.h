@@ -20,7 +20,6 @@
 namespace piton {
 
 inline constexpr const char* kExpertWidth = "expert_feed_forward_length";
-inline constexpr const char* kExpertScore = "expert_gating_func";
 
 // What a file has of a kind of tensors.
 enum class GgufPart : std::uint8_t { kNever, kMaybe, kAlways };
@@ -34,6 +33,7 @@ struct GgufExperts {
   // Keys say score function, whether weights add up to 1, their factor and groups. Without it these
   // are `score`, `normalized`, 1 and one group.
   bool says_rule = false;
+  bool says_score = false;                // a key says the score function alone
   ScoreKind score = ScoreKind::kSoftmax;  // also where the key is missing
   bool normalized = true;
   GgufPart choice_bias = GgufPart::kNever;  // exp_probs_b

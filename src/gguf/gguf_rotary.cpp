@@ -10,6 +10,7 @@ namespace {
 
 using Kind = RotaryScaling::Kind;
 
+constexpr const char* kGrowth = "attention.temperature_scale";
 constexpr const char* kLatentYarn = "rope.scaling.yarn_log_multiplier";
 constexpr const char* kFast = "rope.scaling.yarn_beta_fast";
 constexpr const char* kSlow = "rope.scaling.yarn_beta_slow";
@@ -259,6 +260,27 @@ void write_gguf_rotary(const ModelConfig& model, GgufDescription& description) {
       description.tables[kLongDivisors] = floats(scaling.long_factors);
       return;
   }
+}
+
+void read_gguf_growth(const GgufKeys& keys, ModelConfig& model) {
+  RotaryScaling& scaling = model.rotary_scaling;
+  const double growth = keys.number(kGrowth, 0.0);
+  if (growth != 0 && scaling.kind != Kind::kYarn) keys.refuse(kGrowth, "0, but of yarn");
+  scaling.query_growth = growth;
+  // In place of the formula: that of 1 over that of this.
+  const double denominator = keys.number(kLatentYarn, 0.0);
+  if (denominator == 0 || scaling.kind != Kind::kYarn) return;
+  if (scaling.magnitude)
+    keys.refuse(kLatentYarn, fmt::format("0, as there is {}", kMagnitudeFactor));
+  scaling.numerator = 1;
+  scaling.denominator = denominator;
+  scaling.magnitude = rotary_magnitude(scaling);
+  scaling.numerator = scaling.denominator = 0;
+}
+
+void write_gguf_growth(const ModelConfig& model, GgufDescription& description) {
+  const double growth = model.rotary_scaling.query_growth;
+  if (growth != 0) description.add(kGrowth, GgufValue::f32(growth));
 }
 
 void check_gguf_sections(const GgufKeys& keys, const ModelConfig& model) {

@@ -5,7 +5,8 @@
 //   rope.scaling.attn_factor: the factor of the tables of longrope; of yarn, what its formula is
 //   multiplied with; rope.scaling.yarn_beta_fast, .yarn_beta_slow: turns between which yarn blends
 //   rope.scaling.yarn_log_multiplier: of latent attention, a tenth of the factor of yarn by which
-//   its scores grow (mscale_all_dim)
+//   its scores grow (mscale_all_dim); of queries that grow, mscale_all_dim itself
+//   attention.temperature_scale: by which queries grow with their positions, under yarn
 //
 //   rope_freqs.weight [c/2]: divisors of the angles, for LLaMA-3's scaling. Piton also writes the
 //   numbers that they are computed from, as entries piton.rope.*
@@ -30,6 +31,10 @@ inline constexpr const char* kLongDivisors = "rope_factors_long.weight";
 // Sets the rotary positions of `model`, whose sizes and longest sequence must be set.
 void read_gguf_rotary(const GgufKeys& keys, ModelConfig& model);
 void write_gguf_rotary(const ModelConfig& model, GgufDescription& description);
+
+// Of queries that grow with their positions; after read_gguf_rotary().
+void read_gguf_growth(const GgufKeys& keys, ModelConfig& model);
+void write_gguf_growth(const ModelConfig& model, GgufDescription& description);
 
 // Throws Error(kData) for sections in which a pair turns by none of the three positions: llama.cpp
 // does not turn it then. `model` has its rotary positions.

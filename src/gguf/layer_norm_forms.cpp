@@ -1,5 +1,5 @@
-// Architectures with layer norms: GPT-NeoX, Falcon, StarCoder 2, Nemotron, Command R
-// and R7B, and Phi.
+// Architectures with layer norms: GPT-NeoX, Falcon, StarCoder 1 and 2, Nemotron, Jais 2, Command R
+// and R7B, Phi, OLMo 1 and MPT.
 #include "gguf/forms.h"
 #include "gguf/gguf_window.h"
 #include "model/families.h"
@@ -51,6 +51,20 @@ ModelConfig nemotron_facts() {
 void write_nemotron(const ModelConfig& model, GgufDescription&) {
   if (model.heads * model.head_size != model.hidden)
     throw Error(Fault::kData, "llama.cpp has heads that are together as wide as the stream there");
+}
+
+// llama.cpp knows no bound of queries, keys and values there.
+ModelConfig olmo_facts() {
+  ModelConfig facts = llama_facts();
+  facts.norm = NormKind::kLayer;
+  facts.norm_biases = facts.norm_gains = false;
+  return facts;
+}
+
+ModelConfig jais2_facts() {
+  ModelConfig facts = plain_mlp_facts(ActivationKind::kSquaredRelu);
+  facts.biases = facts.qkv_biases = facts.output_bias = true;
+  return facts;
 }
 
 ModelConfig command_r_facts() {
@@ -118,6 +132,23 @@ std::vector<GgufArchitecture> layer_norm_forms() {
            .read = read_biases,
            .write = write_nemotron,
            .copies_head = true},
+          {.name = "jais2",
+           .families = {"jais2"},
+           .facts = jais2_facts,
+           .whole_heads_turn = true,
+           .heads_fill_width = true,
+           .copies_head = true},
+          {.name = "olmo",
+           .families = {"olmo"},
+           .facts = olmo_facts,
+           .pairs = true,
+           .whole_heads_turn = true,
+           .heads_fill_width = true},
+          {.name = "starcoder",
+           .families = {"gpt_bigcode"},
+           .facts = gpt2_facts,
+           .packed_attention = true,
+           .heads_fill_width = true},
           {.name = "command-r",
            .families = {"cohere"},
            .facts = command_r_facts,

@@ -1,5 +1,5 @@
-// Forms of LLaMA: Granite, MiniCPM, OLMo 2 and 3, Arcee, SmolLM3, GLM-4, ERNIE 4.5, EXAONE 4,
-// Hunyuan, Seed-OSS and gpt-oss.
+// Forms of LLaMA: Ministral 3, EXAONE 3, Granite, MiniCPM, OLMo 2 and 3, Arcee, SmolLM3, GLM-4,
+// ERNIE 4.5, EXAONE 4, Hunyuan, Seed-OSS and gpt-oss.
 #include <cmath>
 #include <utility>
 
@@ -173,6 +173,17 @@ std::vector<GgufArchitecture> other_forms() {
            .heads_fill_width = true,
            .divides_angles = true,
            .has_window = true},
+          {.name = "mistral3",
+           .families = {"ministral3"},
+           .facts = llama_facts,
+           .pairs = true,
+           .whole_heads_turn = true,
+           .grows_queries = true},
+          {.name = "exaone",
+           .families = {"exaone"},
+           .facts = llama_facts,
+           .whole_heads_turn = true,
+           .divides_angles = true},
           {.name = "hunyuan-dense",
            .families = {"hunyuan_v1_dense"},
            .facts = hunyuan_facts,

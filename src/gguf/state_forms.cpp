@@ -34,16 +34,6 @@ void write_mamba2(const ModelConfig& model, GgufDescription& out) {
   write_gguf_states(model, out);
 }
 
-// Sigmoids choose experts, and their weights add up to 1, which no key says.
-void read_lfm2_moe(const GgufKeys& keys, ModelConfig&) {
-  constexpr std::int64_t kSigmoids = 2;
-  if (keys.size(kExpertScore) != kSigmoids) keys.refuse(kExpertScore, "2, sigmoids");
-}
-
-void write_lfm2_moe(const ModelConfig&, GgufDescription& out) {
-  out.add(kExpertScore, GgufValue::u32(2));
-}
-
 // Nemotron-H.
 ModelConfig nemotron_h_facts() {
   ModelConfig facts = llama_facts();
@@ -90,10 +80,9 @@ GgufArchitecture lfm2_moe_form() {
   form.name = "lfm2moe";
   form.families = {"lfm2_moe"};
   form.facts = lfm2_moe_facts;
-  form.read = read_lfm2_moe;
-  form.write = write_lfm2_moe;
   form.experts = {.have = GgufPart::kAlways,
                   .own_width = true,
+                  .says_score = true,
                   .score = ScoreKind::kSigmoid,
                   .choice_bias = GgufPart::kAlways,
                   .dense_first = true};

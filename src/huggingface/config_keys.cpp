@@ -22,6 +22,7 @@ ModelConfig without_training(ModelConfig model) {
   model.dtype = DType::kF32;
   model.attention_block = 0;
   model.init_deviation = 0;
+  model.embedding_deviation.reset();
   model.xavier_weights = false;
   model.mtp_loss_factor = 0;
   if (model.experts) {
@@ -77,6 +78,7 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::mtp_layers)) return "layers that predict later tokens";
   if (differs(&C::positions)) return "its kind of positions";
   if (differs(&C::norm)) return "its kind of norm";
+  if (differs(&C::norm_biases, &C::norm_gains)) return "gains or biases of its norms";
   if (differs(&C::activation, &C::gated)) return "its activation";
   if (differs(&C::gate_rule)) return "the bound of its gates";
   if (differs(&C::softmax)) return "its softmax (--softmax-type)";
@@ -92,11 +94,14 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::normalized_head)) return "a normalized head";
   if (differs(&C::head_norms)) return "norms of heads";
   if (differs(&C::joint_head_norms)) return "norms of all heads together";
+  if (differs(&C::norms_after_rotary)) return "norms of heads after their positions";
   if (differs(&C::rotary_pairs)) return "rotary positions of interleaved channels";
+  if (differs(&C::rotary_reversed)) return "the direction of its rotary positions";
   if (differs(&C::rotary_base, &C::rotary_share, &C::rotary_scaling)) return "its rotary positions";
   if (differs(&C::local_rotary_base)) return "its rotary positions";
   if (differs(&C::no_rotary_every)) return "its layers without positions";
-  if (differs(&C::window_before, &C::window_after, &C::full_attention_every))
+  if (differs(&C::window_before, &C::window_after, &C::full_attention_every) ||
+      differs(&C::full_attention_first))
     return "its attention window";
   if (differs(&C::alibi)) return "biases of distances (--alibi-fusion-attn-type)";
   if (differs(&C::prefix)) return "prompts whose tokens see one another (--sparse-mode 5)";

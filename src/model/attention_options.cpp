@@ -71,6 +71,26 @@ void set_scores(const AttentionOptions& options, ModelConfig& config) {
   if (options.softmax) config.softmax = softmax_kind(*options.softmax);
 }
 
+// Which layers have no window, after it is set.
+void set_full_layers(const AttentionOptions& options, ModelConfig& config) {
+  if (options.full_attention_every) {
+    check_range("--window-attn-skip-freq", *options.full_attention_every, 1, kLargestSize);
+    if (!config.window_before) {
+      throw Error(Fault::kUsage,
+                  "--window-attn-skip-freq: needs layers with a window, and --pre-tockens is not "
+                  "given; give both");
+    }
+    config.full_attention_every = *options.full_attention_every;
+  }
+  if (options.full_attention_first) {
+    constexpr const char* kFlag = "--window-attn-skip-first";
+    if (config.full_attention_every == 0)
+      throw Error(Fault::kUsage, "{}: needs --window-attn-skip-freq, which is not given", kFlag);
+    check_range(kFlag, *options.full_attention_first, 1, config.full_attention_every);
+    config.full_attention_first = *options.full_attention_first % config.full_attention_every;
+  }
+}
+
 }  // namespace
 
 void AttentionOptions::apply(ModelConfig& config) const {
@@ -132,17 +152,9 @@ void AttentionOptions::apply(ModelConfig& config) const {
   if (window_before) config.window_before = window_before;
   if (sparse_mode >= 1 && sparse_mode != 4) {  // also where the preset has one
     config.window_before.reset();
-    config.full_attention_every = 0;
+    config.full_attention_every = config.full_attention_first = 0;
   }
-  if (full_attention_every) {
-    check_range("--window-attn-skip-freq", *full_attention_every, 1, kLargestSize);
-    if (!config.window_before) {
-      throw Error(Fault::kUsage,
-                  "--window-attn-skip-freq: needs layers with a window, and --pre-tockens is not "
-                  "given; give both");
-    }
-    config.full_attention_every = *full_attention_every;
-  }
+  set_full_layers(*this, config);
   set_scores(*this, config);
   delta.apply(config);
   state_space.apply(config);
@@ -171,6 +183,7 @@ AttentionOptions AttentionOptions::of(const ModelConfig& config) {
   options.window_before = config.window_before;
   options.window_after = config.window_after;
   if (config.full_attention_every > 0) options.full_attention_every = config.full_attention_every;
+  if (config.full_attention_first > 0) options.full_attention_first = config.full_attention_first;
   options.query_scalar = config.query_scalar;
   options.score_factor = config.score_factor;
   if (config.prefix) options.sparse_mode = 5;
@@ -194,11 +207,15 @@ void LatentOptions::apply(const std::optional<std::int64_t>& head_size,
       {"--qk-pos-emb-head-dim", &turned},
       {"--v-head-dim", &value}};
   if (!latent && !config.latent) {
-    for (const auto& [flag, given] : sizes) {
-      if (!*given) continue;
-      throw Error(Fault::kUsage,
-                  "{}: is for --multi-latent-attention; give it too, or leave it out", flag);
-    }
+    const auto refuse = [](bool given, const char* flag) {
+      if (given) {
+        throw Error(Fault::kUsage,
+                    "{}: is for --multi-latent-attention; give it too, or leave it out", flag);
+      }
+    };
+    for (const auto& [flag, given] : sizes) refuse(given->has_value(), flag);
+    refuse(norm_eps.has_value(), "--latent-norm-epsilon");
+    refuse(halves, "--latent-rotary-halves");
     return;
   }
   for (const auto& [flag, given] : sizes)
@@ -214,7 +231,9 @@ void LatentOptions::apply(const std::optional<std::int64_t>& head_size,
   if (own) facts.own = *own;
   if (turned) facts.turned = *turned;
   if (value) facts.value = *value;
+  if (norm_eps) check_positive("--latent-norm-epsilon", facts.norm_eps = *norm_eps);
   if (!config.latent) config.rotary_pairs = true;
+  if (halves) config.rotary_pairs = false;
   config.latent = facts;
   config.head_size = facts.head_size();
   config.groups = config.heads;
@@ -243,6 +262,8 @@ LatentOptions LatentOptions::of(const ModelConfig& config) {
   options.own = facts.own;
   options.turned = facts.turned;
   options.value = facts.value;
+  if (facts.norm_eps != 0) options.norm_eps = facts.norm_eps;
+  options.halves = !config.rotary_pairs;
   return options;
 }
 

@@ -62,14 +62,15 @@ struct ModelConfig;
 //   q       = x W_q              or, with --q-lora-rank, norm(x W_q_down) W_q
 //
 // A head's key is [k | r], with the same r for all heads, and its query has as many channels.
-// Rotary positions turn the channels of r, and the last ones of each query, in pairs 2i and 2i + 1.
-// The norms are there with --qk-layernorm.
+// Rotary positions turn the channels of r, and the last ones of each query, in pairs 2i and 2i + 1,
+// or in halves with --latent-rotary-halves. The norms are there with --qk-layernorm.
 struct LatentFacts {
   std::int64_t query_rank = 0;  // width of the small rows of queries; 0: queries are products of x
   std::int64_t rank = 512;      // width of the latents
   std::int64_t own = 128;       // channels of a key that it has for itself
   std::int64_t turned = 64;     // channels of a key that all heads have in common
   std::int64_t value = 128;     // channels of a value
+  double norm_eps = 0;          // of the norms of latents; 0: that of the model
 
   std::int64_t head_size() const { return own + turned; }
   bool operator==(const LatentFacts&) const = default;
@@ -82,6 +83,8 @@ void check_latent(const ModelConfig& config);
 struct LatentOptions {
   bool latent = false;
   std::optional<std::int64_t> query_rank, rank, own, turned, value;
+  std::optional<double> norm_eps;
+  bool halves = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -105,6 +108,12 @@ struct LatentOptions {
              {.aliases = {"qk-rope-head-dim"}, .resume = Resume::kMustMatch}},
       turned);
     v(Option{"v-head-dim", "MLA: channels of each value (default: 128)", same}, value);
+    v(Option{"latent-norm-epsilon",
+             "MLA: --norm-epsilon of the norms of latents (default: that of the others)", same},
+      norm_eps);
+    v(Option{"latent-rotary-halves",
+             "MLA: rotate channels i and i + d/2 together, not 2i and 2i + 1 (MiniCPM3)", same},
+      halves);
   }
 
   // Also sets what follows: the width of heads, a key for each head, no biases of queries, keys and
@@ -184,7 +193,7 @@ struct AttentionOptions {
   bool use_flash_attn = false;
   bool triangle_attn = false;
   std::optional<std::int64_t> triangle_block_size;
-  std::optional<std::int64_t> full_attention_every;
+  std::optional<std::int64_t> full_attention_every, full_attention_first;
   std::optional<double> query_scalar, score_factor, soft_cap;
   std::optional<std::int64_t> alibi_type;
   std::optional<std::string> softmax;
@@ -227,6 +236,11 @@ struct AttentionOptions {
              "the window)",
              same},
       full_attention_every);
+    v(Option{"window-attn-skip-first",
+             "F: with --window-attn-skip-freq N, layers F, F + N, ... see all keys (CWM: 1; "
+             "default: N)",
+             same},
+      full_attention_first);
     v(Option{"query-pre-attn-scalar",
              "number by whose square root scores are divided (default: --kv-channels)", same},
       query_scalar);

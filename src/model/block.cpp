@@ -52,6 +52,7 @@ AttentionShape attention_shape(const ModelConfig& config, const Block::Place& pl
   shape.head_norm = NormShape{.kind = NormKind::kRms,
                               .width = config.head_size,
                               .eps = config.norm_eps,
+                              .gain = config.norm_gains,
                               .gain_from_one = config.gains_from_one,
                               .of_heads = !config.joint_head_norms,
                               .over_ranks = config.joint_head_norms};
@@ -178,7 +179,7 @@ std::optional<Mixer> make_attention(ParameterList& parameters, const Shard& shar
                           .own = facts.own,
                           .turned = facts.turned,
                           .value = facts.value,
-                          .norm_eps = config.norm_eps,
+                          .norm_eps = facts.norm_eps != 0 ? facts.norm_eps : config.norm_eps,
                           .norms = config.head_norms},
                          branch_weights(config));
 }
@@ -244,6 +245,7 @@ NormShape norm_shape(const ModelConfig& config) {
           .width = config.hidden,
           .eps = config.norm_eps,
           .bias = config.norm_biases,
+          .gain = config.norm_gains,
           .gain_from_one = config.gains_from_one};
 }
 

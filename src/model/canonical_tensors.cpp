@@ -146,6 +146,7 @@ void add_attention(std::vector<CanonicalShape>& list, const ModelConfig& config,
 
 void add_norm(std::vector<CanonicalShape>& list, const ModelConfig& config,
               const std::string& name) {
+  if (!config.norm_gains) return;
   list.push_back({name + ".weight", {config.hidden}});
   if (config.norm == NormKind::kLayer && config.norm_biases)
     list.push_back({name + ".bias", {config.hidden}});
@@ -157,7 +158,7 @@ void add_mixer(std::vector<CanonicalShape>& list, const ModelConfig& config, con
   if (config.start_norms) add_norm(list, config, at + "attention_norm");
   states ? add_states(list, config, at) : add_attention(list, config, at + "attention");
   if (config.end_norms) add_norm(list, config, at + "attention.end_norm");
-  if (!config.head_norms || config.latent || states) return;
+  if (!config.head_norms || !config.norm_gains || config.latent || states) return;
   const auto width = [&](std::int64_t heads) {
     return (config.joint_head_norms ? heads : 1) * config.head_size;
   };

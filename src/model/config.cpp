@@ -113,6 +113,10 @@ void check_factors(const ModelConfig& c) {
          "--multi-latent-attention");
   refuse(!c.norm_biases && c.norm != NormKind::kLayer, "--no-norm-bias",
          "is for layer norms, and RMS norms have no biases");
+  refuse(!c.norm_gains && c.norm == NormKind::kLayer && c.norm_biases, "--no-norm-gain",
+         "norms with a bias have a gain, and --no-norm-bias is not given");
+  refuse(!c.norm_gains && c.gains_from_one, "--no-norm-gain",
+         "norms have gains, whose difference from 1 is stored (--apply-layernorm-1p)");
   refuse(!c.start_norms && !c.end_norms, "--no-pre-norm",
          "branches would have no norm, as --post-norm is not given");
   refuse(!c.start_norms && c.parallel_residual, "--no-pre-norm",
@@ -136,6 +140,7 @@ void check_factors(const ModelConfig& c) {
   refuse(c.head_bias, "--add-head-bias", kDecoders);
   refuse(c.softmax != SoftmaxKind::kVanilla, "--softmax-type", kDecoders);
   refuse(!c.norm_biases, "--no-norm-bias", kDecoders);
+  refuse(!c.norm_gains, "--no-norm-gain", kDecoders);
 }
 
 }  // namespace
@@ -326,10 +331,23 @@ double encoder_decoder_flops(const ModelConfig& c, std::int64_t sequence,
   return (2 * (source * s + own * target) + 4 * of(c.heads * c.head_size) * pairs) / s;
 }
 
+// The parameters of a norm of the residual stream.
+std::int64_t norm_size_of(const ModelConfig& c) {
+  if (!c.norm_gains) return 0;
+  return c.norm == NormKind::kLayer && c.norm_biases ? 2 * c.hidden : c.hidden;
+}
+
+// Of norms of heads, or of latents.
+std::int64_t head_norms_size(const ModelConfig& c) {
+  if (!c.head_norms) return 0;
+  if (c.latent) return c.latent->query_rank + c.latent->rank;
+  if (!c.norm_gains) return 0;
+  return (c.joint_head_norms ? c.heads + c.groups : 2) * c.head_size;
+}
+
 // Of a model without layers that predict later tokens, `states` of whose layers have states.
 std::int64_t parameters_of(const ModelConfig& c, std::int64_t states) {
-  const std::int64_t norm_size =
-      c.norm == NormKind::kLayer && c.norm_biases ? 2 * c.hidden : c.hidden;
+  const std::int64_t norm_size = norm_size_of(c);
   // Without matrices.
   std::int64_t block = ((c.end_norms ? 2 : 0) + (!c.start_norms  ? 0
                                                  : c.single_norm ? 1
@@ -337,11 +355,7 @@ std::int64_t parameters_of(const ModelConfig& c, std::int64_t states) {
                        norm_size;
   std::int64_t attention = 0;
   if (c.qkv_biases) attention += c.head_size * ((c.output_gate ? 2 : 1) * c.heads + 2 * c.groups);
-  if (c.head_norms) {
-    attention += c.latent             ? c.latent->query_rank + c.latent->rank
-                 : c.joint_head_norms ? (c.heads + c.groups) * c.head_size
-                                      : 2 * c.head_size;
-  }
+  attention += head_norms_size(c);
   if (c.output_bias) attention += c.hidden;
   if (c.softmax == SoftmaxKind::kLearnable) attention += c.heads;
   block += attention;
@@ -382,9 +396,8 @@ std::int64_t parameters_of(const ModelConfig& c, std::int64_t states) {
 }  // namespace
 
 std::int64_t ModelConfig::parameters() const {
-  const std::int64_t norm_size = norm == NormKind::kLayer && norm_biases ? 2 * hidden : hidden;
   return parameters_of(with_later_blocks(*this), state_layers()) +
-         mtp_layers * (2 * hidden * hidden + 3 * norm_size);
+         mtp_layers * (2 * hidden * hidden + 3 * norm_size_of(*this));
 }
 
 double ModelConfig::forward_flops_per_token(std::int64_t sequence, std::int64_t decoder_sequence,

@@ -41,17 +41,20 @@ struct ModelConfig {
   NormKind norm = NormKind::kLayer;
   double norm_eps = 1e-5;
   bool norm_biases = true;  // of layer norms
+  bool norm_gains = true;   // of all norms but those of latents and states (OLMo)
   PositionKind positions = PositionKind::kLearned;
   double rotary_base = 10000;
   std::optional<double> local_rotary_base;  // base for layers with the window, without scaling;
                                             // none: same as other layers
-  double rotary_share = 1;    // share of each head's channels that is rotated; the first ones
-  bool rotary_pairs = false;  // kernels/rotary.h, Convention
+  double rotary_share = 1;       // share of each head's channels that is rotated; the first ones
+  bool rotary_pairs = false;     // kernels/rotary.h, Convention
+  bool rotary_reversed = false;  // rotated by the opposite angles (nanochat)
   RotaryScaling rotary_scaling;
   std::int64_t no_rotary_every = 0;           // N: layers N, 2 N, ... have no positions
   std::optional<std::int64_t> window_before;  // query i sees keys j >= i - window_before
   std::optional<std::int64_t> window_after;   // and j <= i + window_after, and j <= i
   std::int64_t full_attention_every = 0;      // N: layers N, 2 N, ... have no window
+  std::int64_t full_attention_first = 0;      // F < N: layers F, F + N, ... in their place (CWM)
   std::optional<double> query_scalar;         // scores are divided by its root; none: head_size
   std::optional<double> score_factor;         // in its place: scores are multiplied by it (Granite)
   double attention_soft_cap = 0;              // c: scores become c tanh(score / c); 0: no cap
@@ -132,7 +135,8 @@ struct ModelConfig {
   }
   // Number of keys before a token that it sees in layer `layer`, within its document; unset: all.
   std::optional<std::int64_t> window_of(std::int64_t layer) const {
-    const bool full = full_attention_every > 0 && (layer + 1) % full_attention_every == 0;
+    const bool full =
+        full_attention_every > 0 && (layer + 1) % full_attention_every == full_attention_first;
     return full ? std::nullopt : window_before;
   }
   // Whether layer `layer` has states in place of keys and values.
@@ -223,6 +227,7 @@ struct ModelOptions {
   bool joint_head_norms = false;
   bool norms_after_rotary = false;
   bool no_norm_bias = false;
+  bool no_norm_gain = false;
   bool scaled_embedding = false;
   std::optional<double> embedding_factor, branch_factor, logit_divisor;
   std::optional<double> logit_soft_cap;
@@ -339,6 +344,9 @@ struct ModelOptions {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"no-norm-bias", "layer norms have gains alone, no biases (Cohere)", same},
       no_norm_bias);
+    v(Option{"no-norm-gain",
+             "norms have no gains; layer norms need --no-norm-bias too (OLMo, nanochat)", same},
+      no_norm_gain);
     v(Option{"qk-layernorm", "normalize heads of query and key before positions", same},
       head_norms);
     v(Option{"qk-layernorm-joint",

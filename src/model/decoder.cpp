@@ -24,63 +24,10 @@ struct RotaryTables {
   Tensor positions;  // int32 [n]: the row of the tables of each row of a pass; empty: its position
 };
 
-// Base and scaling of the angles of some layers.
-struct Angles {
-  double base = 0;
-  RotaryScaling scaling;
-  std::int64_t sequence = 1;  // tokens of the sequences, for scalings that depend on it
-};
-
-// Fills rows of the tables: row i has the angles of positions[i] in a sequence of lengths[i]
-// tokens. Computed in double and rounded once.
-class TableRows {
- public:
-  TableRows(const ModelConfig& config, Angles angles, std::int64_t rows)
-      : config_(config),
-        angles_(std::move(angles)),
-        half_(config.rotary_channels() / 2),
-        magnitude_(rotary_magnitude(angles_.scaling)),
-        cosine(host_tensor(sum_dtype(config.dtype), {rows, half_})),
-        sine(host_tensor(sum_dtype(config.dtype), {rows, half_})) {}
-
-  void fill(std::int64_t row, std::int64_t position, std::int64_t sequence) {
-    const std::int64_t length = rotary_length(angles_.scaling, sequence);
-    if (frequencies_.empty() || length != length_) {
-      frequencies_ =
-          rotary_frequencies(angles_.base, config_.rotary_channels(), angles_.scaling, sequence);
-      length_ = length;
-    }
-    for (std::int64_t i = 0; i < half_; ++i) {
-      const double angle =
-          static_cast<double>(position) * frequencies_[static_cast<std::size_t>(i)];
-      const std::int64_t at = row * half_ + i;
-      if (cosine.dtype() == DType::kF64) {
-        cosine.data<double>()[at] = magnitude_ * std::cos(angle);
-        sine.data<double>()[at] = magnitude_ * std::sin(angle);
-      } else {
-        cosine.data<float>()[at] = static_cast<float>(magnitude_ * std::cos(angle));
-        sine.data<float>()[at] = static_cast<float>(magnitude_ * std::sin(angle));
-      }
-    }
-  }
-
- private:
-  const ModelConfig& config_;
-  Angles angles_;
-  std::int64_t half_;
-  double magnitude_;
-  std::int64_t length_ = -1;
-  std::vector<double> frequencies_;  // of sequences with rotary_length() length_
-
- public:
-  const Tensor cosine;
-  const Tensor sine;
-};
-
 // Tables of all positions.
-RotaryTables make_rotary_tables(const ModelConfig& config, const Angles& angles, Device& device,
-                                Arena& arena, Stream& stream) {
-  TableRows rows(config, angles, config.max_positions);
+RotaryTables make_rotary_tables(const ModelConfig& config, const RotaryAngles& angles,
+                                Device& device, Arena& arena, Stream& stream) {
+  RotaryRows rows(config, angles, config.max_positions);
   for (std::int64_t position = 0; position < config.max_positions; ++position)
     rows.fill(position, position, angles.sequence);
   const auto put = [&](const Tensor& host) {
@@ -94,10 +41,10 @@ RotaryTables make_rotary_tables(const ModelConfig& config, const Angles& angles,
 }
 
 // A table with one row for each row of the open pass of a cache: texts have other lengths.
-RotaryTables make_row_tables(const Context& context, const ModelConfig& config, Angles angles,
-                             const KvCache& cache) {
+RotaryTables make_row_tables(const Context& context, const ModelConfig& config,
+                             const RotaryAngles& angles, const KvCache& cache) {
   const auto n = std::ssize(cache.positions());
-  TableRows rows(config, std::move(angles), n);
+  RotaryRows rows(config, angles, n);
   std::vector<std::int32_t> numbers;
   for (std::int64_t row = 0; row < n; ++row) {
     const auto at = static_cast<std::size_t>(row);
@@ -284,6 +231,12 @@ class DecoderChunk final : public Chunk {
             make_rotary_tables(config, {.base = *config.local_rotary_base, .scaling = {}},
                                setup.device, setup.arena, setup.stream);
       }
+      if (config.rotary_scaling.query_growth != 0) {
+        RotaryAngles of_queries = angles(1);
+        of_queries.of_queries = true;
+        query_rotary_ =
+            make_rotary_tables(config, of_queries, setup.device, setup.arena, setup.stream);
+      }
     }
     if (config.alibi_table()) {
       alibi_ = make_alibi_table(config, shard_, setup.device, setup.arena, setup.stream);
@@ -428,7 +381,7 @@ class DecoderChunk final : public Chunk {
     return [this, &input](std::int64_t) { return attention_input(input, config_.layers - 1); };
   }
 
-  Angles angles(std::int64_t sequence) const {
+  RotaryAngles angles(std::int64_t sequence) const {
     return {config_.rotary_base, config_.rotary_scaling, sequence};
   }
 
@@ -455,18 +408,22 @@ class DecoderChunk final : public Chunk {
                                  : local                 ? local_rotary_
                                  : row_rotary_           ? *row_rotary_
                                                          : rotary_;
-    return {
-        .batch = input.samples,
-        .places = {.query_positions = input.query_positions,
-                   .key_positions = input.key_positions,
-                   .query_reach = input.query_reach,
-                   .query_segments = input.segments,
-                   .key_segments = input.segments},
-        .rotary = {.cosine = tables.cosine,
-                   .sine = tables.sine,
-                   .positions = tables.positions.defined() ? tables.positions : input.positions},
-        .slopes = slopes_,
-        .bias = {{alibi_.values}, alibi_.origin}};
+    const auto settings = [&](const RotaryTables& tables) {
+      return RotarySettings{
+          .cosine = tables.cosine,
+          .sine = tables.sine,
+          .positions = tables.positions.defined() ? tables.positions : input.positions};
+    };
+    return {.batch = input.samples,
+            .places = {.query_positions = input.query_positions,
+                       .key_positions = input.key_positions,
+                       .query_reach = input.query_reach,
+                       .query_segments = input.segments,
+                       .key_segments = input.segments},
+            .rotary = settings(tables),
+            .query_rotary = settings(query_rotary_),
+            .slopes = slopes_,
+            .bias = {{alibi_.values}, alibi_.origin}};
   }
 
   ModelConfig config_;
@@ -481,6 +438,7 @@ class DecoderChunk final : public Chunk {
   RotaryTables rotary_;
   std::optional<RotaryTables> row_rotary_;  // of a pass whose rows have texts of other lengths
   RotaryTables local_rotary_;               // for layers with a window, if they have their own base
+  RotaryTables query_rotary_;               // of queries, if theirs grow with the position
   Tensor slopes_;
   AlibiTable alibi_;
 };

@@ -160,6 +160,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (joint_head_norms) config.joint_head_norms = true;
   if (norms_after_rotary) config.norms_after_rotary = true;
   if (no_norm_bias) config.norm_biases = false;
+  if (no_norm_gain) config.norm_gains = false;
   if (scaled_embedding) config.scaled_embedding = true;
   set(config.embedding_factor, embedding_factor);
   set(config.branch_factor, branch_factor);
@@ -245,6 +246,7 @@ void ModelOptions::settle(const ModelConfig& config) {
   joint_head_norms = config.joint_head_norms;
   norms_after_rotary = config.norms_after_rotary;
   no_norm_bias = !config.norm_biases;
+  no_norm_gain = !config.norm_gains;
   scaled_embedding = config.scaled_embedding;
   const ModelConfig facts = family_facts(config.family);
   const auto settle_factor = [&](std::optional<double>& option, double ModelConfig::*factor) {

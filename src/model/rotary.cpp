@@ -131,11 +131,69 @@ double rotary_magnitude(const RotaryScaling& scaling) {
   return yarn_magnitude(scaling.factor, 1);
 }
 
+double rotary_query_factor(const RotaryScaling& scaling, std::int64_t position) {
+  if (scaling.query_growth == 0) return 1;
+  const auto lengths = static_cast<double>(position / scaling.original_positions);
+  return 1 + scaling.query_growth * std::log(1 + lengths);
+}
+
 double rotary_score_factor(const RotaryScaling& scaling) {
   if (scaling.kind != Kind::kYarn || scaling.denominator == 0) return 1;
   const double magnitude = yarn_magnitude(scaling.factor, scaling.denominator);
   return magnitude * magnitude;
 }
+
+RotaryRows::RotaryRows(const ModelConfig& config, const RotaryAngles& angles, std::int64_t rows)
+    : config_(config),
+      angles_(angles),
+      half_(config.rotary_channels() / 2),
+      magnitude_(rotary_magnitude(angles.scaling)),
+      cosine(host_tensor(sum_dtype(config.dtype), {rows, half_})),
+      sine(host_tensor(sum_dtype(config.dtype), {rows, half_})) {}
+
+void RotaryRows::fill(std::int64_t row, std::int64_t position, std::int64_t sequence) {
+  const std::int64_t length = rotary_length(angles_.scaling, sequence);
+  if (frequencies_.empty() || length != length_) {
+    frequencies_ =
+        rotary_frequencies(angles_.base, config_.rotary_channels(), angles_.scaling, sequence);
+    length_ = length;
+  }
+  const double factor =
+      magnitude_ * (angles_.of_queries ? rotary_query_factor(angles_.scaling, position) : 1);
+  const double direction = config_.rotary_reversed ? -factor : factor;
+  for (std::int64_t i = 0; i < half_; ++i) {
+    const double angle = static_cast<double>(position) * frequencies_[static_cast<std::size_t>(i)];
+    const std::int64_t at = row * half_ + i;
+    if (cosine.dtype() == DType::kF64) {
+      cosine.data<double>()[at] = factor * std::cos(angle);
+      sine.data<double>()[at] = direction * std::sin(angle);
+    } else {
+      cosine.data<float>()[at] = static_cast<float>(factor * std::cos(angle));
+      sine.data<float>()[at] = static_cast<float>(direction * std::sin(angle));
+    }
+  }
+}
+
+namespace {
+
+// What yarn alone has; of other kinds these options are not given.
+void set_yarn(const RotaryOptions& options, RotaryScaling& scaling) {
+  scaling.whole_pairs = !options.fractional_pairs;
+  if (options.fast) scaling.fast = *options.fast;
+  if (options.slow) scaling.slow = *options.slow;
+  if (options.query_growth) scaling.query_growth = *options.query_growth;
+  const bool both = options.magnitude_of_all.value_or(0) != 0;
+  if (options.magnitude && *options.magnitude != 1 && !(both && *options.magnitude > 0)) {
+    throw Error(Fault::kUsage,
+                "--mscale: got {}, wanted 1, or a number above 0 with --mscale-all-dim",
+                *options.magnitude);
+  }
+  if (!both) return;
+  scaling.numerator = options.magnitude.value_or(1);
+  scaling.denominator = *options.magnitude_of_all;
+}
+
+}  // namespace
 
 void RotaryOptions::apply(ModelConfig& config) const {
   // Megatron's default of latent attention is yarn, with a factor that changes nothing.
@@ -152,6 +210,7 @@ void RotaryOptions::apply(ModelConfig& config) const {
     const char* flag = local_base        ? "--rotary-base-local"
                        : percent         ? "--rotary-percent"
                        : interleaved     ? "--rotary-interleaved"
+                       : reversed        ? "--rotary-reversed"
                        : no_rotary_every ? "--no-rope-freq"
                        : type != "none"  ? "--rotary-scaling-type"
                                          : nullptr;
@@ -163,6 +222,7 @@ void RotaryOptions::apply(ModelConfig& config) const {
   if (local_base) config.local_rotary_base = *local_base;
   if (percent) config.rotary_share = *percent;
   if (interleaved) config.rotary_pairs = true;
+  if (reversed) config.rotary_reversed = true;
   if (no_rotary_every) {
     check_range("--no-rope-freq", *no_rotary_every, 1, config.layers);
     config.no_rotary_every = *no_rotary_every;
@@ -178,13 +238,8 @@ void RotaryOptions::apply(ModelConfig& config) const {
   stray("--mscale-all-dim", type != "yarn" && magnitude_of_all);
   stray("--rotary-beta-fast", type != "yarn" && fast);
   stray("--rotary-beta-slow", type != "yarn" && slow);
+  stray("--rotary-query-growth", type != "yarn" && query_growth);
   stray("--rotary-fractional-pairs", type != "yarn" && fractional_pairs);
-  const bool both = magnitude_of_all.value_or(0) != 0;
-  if (magnitude && *magnitude != 1 && !(both && *magnitude > 0)) {
-    throw Error(Fault::kUsage,
-                "--mscale: got {}, wanted 1, or a number above 0 with --mscale-all-dim",
-                *magnitude);
-  }
   stray("--rotary-scaling-factor", scaling_factor && (type == "none" || interpolation_factor));
   stray("--original-max-position-embeddings",
         original_positions &&
@@ -193,13 +248,7 @@ void RotaryOptions::apply(ModelConfig& config) const {
   RotaryScaling& scaling = config.rotary_scaling;
   scaling = {.kind = kind_of(type), .short_factors = short_factors, .long_factors = long_factors};
   if (type == "none") return;
-  scaling.whole_pairs = !fractional_pairs;
-  if (fast) scaling.fast = *fast;
-  if (slow) scaling.slow = *slow;
-  if (both) {
-    scaling.numerator = magnitude.value_or(1);
-    scaling.denominator = *magnitude_of_all;
-  }
+  set_yarn(*this, scaling);
   const bool of_latents = config.latent && type == "yarn";
   scaling.original_positions = original_positions.value_or(type == "llama3" ? 8192
                                                            : of_latents     ? 4096
@@ -217,6 +266,27 @@ void RotaryOptions::apply(ModelConfig& config) const {
                 type);
   }
 }
+
+namespace {
+
+// The factor is in the tables of angles of queries, so that it has to be of all their channels.
+void check_query_growth(const ModelConfig& config) {
+  const double growth = config.rotary_scaling.query_growth;
+  if (growth == 0) return;
+  constexpr const char* kFlag = "--rotary-query-growth";
+  if (!(growth >= 0 && growth <= kMostNumber))
+    throw Error(Fault::kUsage, "{}: got {}, wanted 0 to {}", kFlag, growth, kMostNumber);
+  const char* other = config.latent                ? "--multi-latent-attention"
+                      : config.rotary_share != 1   ? "--rotary-percent"
+                      : config.norms_after_rotary  ? "--qk-layernorm-after-rope"
+                      : config.no_rotary_every > 0 ? "--no-rope-freq"
+                      : config.local_rotary_base   ? "--rotary-base-local"
+                                                   : nullptr;
+  if (other != nullptr)
+    throw Error(Fault::kUsage, "{}: is not with {}; leave one of them out", kFlag, other);
+}
+
+}  // namespace
 
 void check_rotary(const ModelConfig& config) {
   if (config.positions != PositionKind::kRotary) return;
@@ -261,6 +331,7 @@ void check_rotary(const ModelConfig& config) {
                 "larger one, at most {}",
                 s.slow, s.fast, kMostNumber);
   }
+  check_query_growth(config);
   if (s.kind != Kind::kLongrope) return;
   for (const auto& [flag, factors] : {std::pair{"--rotary-short-factors", &s.short_factors},
                                       {"--rotary-long-factors", &s.long_factors}}) {
@@ -282,6 +353,7 @@ RotaryOptions RotaryOptions::of(const ModelConfig& config) {
   if (config.rotary_share != family_facts(config.family).rotary_share)
     options.percent = config.rotary_share;
   options.interleaved = config.rotary_pairs;
+  options.reversed = config.rotary_reversed;
   if (config.no_rotary_every > 0) options.no_rotary_every = config.no_rotary_every;
   const RotaryScaling& scaling = config.rotary_scaling;
   if (scaling.kind == Kind::kNone) return options;
@@ -296,6 +368,7 @@ RotaryOptions RotaryOptions::of(const ModelConfig& config) {
     const RotaryScaling usual;
     if (scaling.fast != usual.fast) options.fast = scaling.fast;
     if (scaling.slow != usual.slow) options.slow = scaling.slow;
+    if (scaling.query_growth != 0) options.query_growth = scaling.query_growth;
   }
   options.fractional_pairs = scaling.kind == Kind::kYarn && !scaling.whole_pairs;
   options.short_factors = scaling.short_factors;

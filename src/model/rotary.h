@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/options/options.h"
+#include "tensor/tensor.h"
 
 namespace piton {
 
@@ -44,7 +45,9 @@ struct RotaryScaling {
   double numerator =
       0;  // yarn: with both, tables times (0.1 numerator ln F + 1) / (0.1 denominator ln F + 1)
   double denominator = 0;
-  std::optional<double> magnitude;    // yarn, longrope: table factor, replaces the formula
+  std::optional<double> magnitude;  // yarn, longrope: table factor, replaces the formula
+  double query_growth =
+      0;  // yarn: b; queries times 1 + b ln(1 + floor(position / N)) (Ministral 3)
   std::vector<double> short_factors;  // longrope: [c/2]
   std::vector<double> long_factors;   // the same
 
@@ -70,19 +73,52 @@ std::vector<double> rotary_frequencies(double base, std::int64_t channels,
 // The factor of the tables of cosine and sine.
 double rotary_magnitude(const RotaryScaling& scaling);
 
+// The factor of queries of a token at `position`.
+double rotary_query_factor(const RotaryScaling& scaling, std::int64_t position);
+
 // Of latent attention: what its scores are multiplied with, in addition to 1 / sqrt(d): under yarn
 // with a denominator, as Transformers and Megatron have it, the square of (0.1 denominator ln F +
 // 1).
 double rotary_score_factor(const RotaryScaling& scaling);
 
+// Base and scaling of the angles of some layers.
+struct RotaryAngles {
+  double base = 0;
+  RotaryScaling scaling;
+  std::int64_t sequence = 1;  // tokens of the sequences, for scalings that depend on it
+  bool of_queries = false;    // with their factor
+};
+
+// Rows of the tables of a model. Computed in double and rounded once.
+class RotaryRows {
+ public:
+  // `config` outlives it.
+  RotaryRows(const ModelConfig& config, const RotaryAngles& angles, std::int64_t rows);
+  // Gives row `row` the angles of a position in a sequence of so many tokens.
+  void fill(std::int64_t row, std::int64_t position, std::int64_t sequence);
+
+ private:
+  const ModelConfig& config_;
+  RotaryAngles angles_;
+  std::int64_t half_;
+  double magnitude_;
+  std::int64_t length_ = -1;
+  std::vector<double> frequencies_;  // of sequences with rotary_length() length_
+
+ public:
+  const Tensor cosine;  // fp32 (fp64) [rows, rotated channels / 2]
+  const Tensor sine;
+};
+
 // Options of rotary positions, with Megatron's flags and the names in Hugging Face's rope_scaling.
 struct RotaryOptions {
   std::optional<double> base, local_base, percent, scaling_factor, interpolation_factor;
-  std::optional<double> magnitude, magnitude_of_all, fast, slow;
+  std::optional<double> magnitude, magnitude_of_all, fast, slow, query_growth;
   std::optional<std::int64_t> original_positions, no_rotary_every;
   std::optional<std::string> scaling_type, rope_type;
   std::vector<double> short_factors, long_factors;
   bool interleaved = false;
+  bool reversed = false;
   bool use_rope_scaling = false;
   bool fractional_pairs = false;
 
@@ -100,6 +136,7 @@ struct RotaryOptions {
     v(Option{"rotary-interleaved", "rotate channels 2i and 2i + 1 together, not i and i + d/2",
              same},
       interleaved);
+    v(Option{"rotary-reversed", "rotate by the opposite angles (nanochat)", same}, reversed);
     v(Option{"no-rope-freq", "N: layers N, 2 N, ... have no positions (SmolLM3; default: all have)",
              same},
       no_rotary_every);
@@ -133,6 +170,11 @@ struct RotaryOptions {
              "yarn: b of --mscale; with --multi-latent-attention, scores times (0.1 b ln F + 1)^2",
              {.aliases = {"rope-scaling-mscale-all-dim"}, .resume = Resume::kMustMatch}},
       magnitude_of_all);
+    v(Option{"rotary-query-growth",
+             "yarn: b of a factor of queries, 1 + b ln(1 + floor(position / original length)) "
+             "(Ministral 3; default: 0)",
+             same},
+      query_growth);
     v(Option{"rotary-beta-fast",
              "yarn: pairs of channels that make at least this number of turns in the original "
              "length are not stretched (default: 32)",

@@ -131,14 +131,20 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   }
   RotarySettings turn = input.rotary;
   turn.convention = shape_.rotary;
+  const bool one_table = !input.query_rotary.cosine.defined();
+  RotarySettings query_turn = one_table ? turn : input.query_rotary;
+  query_turn.convention = shape_.rotary;
   RotarySettings turn_in_cache;
-  if (attends_to_cache(input) && !shape_.norms_after_rotary)
+  if (attends_to_cache(input) && !shape_.norms_after_rotary && one_table) {
+    query_turn = {};
     turn_in_cache = std::exchange(turn, RotarySettings{});
+  }
   // [n, heads * d] as [n, heads, d].
   const auto per_head = [&](const Value& rows) {
     return Value{rows.tensor.split_dim(1, d), rows.id};
   };
-  const auto prepared = [&](const Value& part, const std::optional<Norm>& norm) {
+  const auto prepared = [&](const Value& part, const std::optional<Norm>& norm,
+                            const RotarySettings& turn) {
     if (norm && shape_.joint_norms)
       return rotary(context, per_head(norm->forward(context, packed_rows(context, part))), turn);
     const auto normed = [&](const Value& rows) {
@@ -149,8 +155,8 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
     if (norm && shape_.norms_after_rotary) return normed(rotary(context, rows, turn));
     return rotary(context, norm ? normed(rows) : rows, turn);
   };
-  const AttentionRows rows{prepared(parts[0], query_norm_), prepared(parts[1], key_norm_),
-                           per_head(parts[2])};
+  const AttentionRows rows{prepared(parts[0], query_norm_, query_turn),
+                           prepared(parts[1], key_norm_, turn), per_head(parts[2])};
 
   Value mixed =
       attend_by(context, {shard_, shape_, attention_site_, sinks_}, rows, input, turn_in_cache);

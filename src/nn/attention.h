@@ -62,6 +62,7 @@ struct AttentionInput {
   AttentionPlaces places;          // ignored with a cache
   ContextPlaces of_ranks;          // in place of it, if rows are divided over context ranks
   RotarySettings rotary;           // tables and positions; AttentionShape has the convention
+  RotarySettings query_rotary;     // of queries, if their tables are others; else empty
   Tensor slopes;                   // fp32 [a/t]: ALiBi slopes of this rank's heads, or empty
   DistanceBias bias;               // of this rank's heads, or empty
   std::optional<CacheView> cache;  // of this layer; x has the rows of its pass

@@ -14,6 +14,7 @@ struct NormShape {
   std::int64_t width = 0;
   double eps = 1e-5;
   bool bias = true;  // of a layer norm
+  bool gain = true;  // without, there is no bias either
   // The parameter is the gain's difference from 1.
   bool gain_from_one = false;
   // The rows of x are heads. Each tensor rank has different heads, so the gradients of gain and
@@ -21,7 +22,7 @@ struct NormShape {
   bool of_heads = false;
   // The rows of x are parts of rows of `width`, of an RMS norm: each tensor rank has one part.
   bool over_ranks = false;
-  // An RMS norm of each of so many parts of a row; each tensor rank has 1 / t of them.
+  // An RMS norm of each of so many parts of a row, with gains; each tensor rank has 1 / t of them.
   std::int64_t groups = 1;
 };
 
@@ -36,10 +37,11 @@ class Norm {
   NormKind kind_;
   double eps_;
   double gain_offset_;
+  DType dtype_;  // of the result
   bool of_heads_;
   std::int64_t groups_ = 0;        // of this rank, of a norm of groups; else 0
   Communicator* group_ = nullptr;  // whose ranks have the parts of the rows
-  Parameter* gain_;
+  Parameter* gain_ = nullptr;
   Parameter* bias_ = nullptr;
 };
 

@@ -35,29 +35,47 @@ std::int64_t whole_width(const Tensor& x, const Communicator* group) {
 
 // What a norm multiplies by and adds, and the ranks that have the other parts of its rows.
 struct NormParts {
-  Parameter& gain;
+  Parameter* gain = nullptr;      // null: gains are 0, to which the settings add 1
   Parameter* bias = nullptr;      // of a layer norm, or null
   Communicator* group = nullptr;  // null: this rank has whole rows
   bool centered = false;          // a layer norm
+  DType dtype = DType::kF32;      // of gains and result
+};
+
+// The gains of rows as long as those of x.
+class Gains {
+ public:
+  Gains(Context& context, const NormParts& parts, const Tensor& x) {
+    if (parts.gain != nullptr) {
+      use_ = context.weights.acquire(*parts.gain, WeightForm::kRows, context.stream);
+      return;
+    }
+    zeros_ = context.activation(parts.dtype, {x.dim(1)});
+    context.device.zero(zeros_, context.stream);
+  }
+  Tensor rows() const { return zeros_.defined() ? zeros_ : use_.rows(); }
+
+ private:
+  WeightUse use_;
+  Tensor zeros_;
 };
 
 Normed run_norm(Context& context, const Tensor& x, const NormParts& parts,
                 const NormSettings& settings) {
-  const auto [gain, bias, group, centered] = parts;
+  const auto [gain, bias, group, centered, dtype] = parts;
   const DType sums = sum_dtype(x.dtype());
-  Normed normed{.y = context.activation(gain.dtype, x.shape()),
-
+  Normed normed{.y = context.activation(dtype, x.shape()),
                 .mean = centered ? context.activation(sums, {x.dim(0)}) : Tensor(),
                 .rstd = context.activation(sums, {x.dim(0)})};
   const Tensor squares = squares_of_rows(context, x, group);
-  const WeightUse gain_use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
+  const Gains gains(context, parts, x);
   WeightUse bias_use;
   if (bias != nullptr) bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
   context.kernels.run(NormForward{.y = normed.y,
                                   .mean = normed.mean,
                                   .rstd = normed.rstd,
                                   .x = x,
-                                  .gain = gain_use.rows(),
+                                  .gain = gains.rows(),
                                   .bias = bias_use.rows(),
                                   .squares = squares,
                                   .width = whole_width(x, group),
@@ -69,33 +87,33 @@ Normed run_norm(Context& context, const Tensor& x, const NormParts& parts,
 
 // One kernel call computes dx, dgain and dbias, so there is no separate weight job.
 Value norm(Context& context, const Value& x, const NormParts& parts, const NormSettings& settings) {
-  Parameter& gain = parts.gain;
-  Parameter* bias = parts.bias;
-  Communicator* group = parts.group;
   const auto [y, mean, rstd] = run_norm(context, x.tensor, parts, settings);
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
   const Kept kept_input = context.tape->keep(x.tensor);
-  PITON_ASSERT(!settings.again || group == nullptr, "{}: is not computed again", gain.name);
+  PITON_ASSERT(!settings.again || parts.group == nullptr, "a norm over ranks computed again");
   if (settings.again) {
     context.tape->provide(y, computed_again([plain = context.with_tape(nullptr), kept_input, parts,
                                              settings]() mutable {
                             return run_norm(plain, kept_input.get(), parts, settings).y;
                           }));
   }
-  context.tape->record([x_id = x.id, id = result.id, &gain, bias, group,
-                        gain_offset = settings.gain_offset, kept_x = kept_input,
-                        kept_mean = context.tape->keep(mean),
+  context.tape->record([x_id = x.id, id = result.id, parts, gain_offset = settings.gain_offset,
+                        kept_x = kept_input, kept_mean = context.tape->keep(mean),
                         kept_rstd = context.tape->keep(rstd)](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     const Tensor x = kept_x.get();
+    Communicator* group = parts.group;
+    const auto gradient = [&](Parameter* parameter) {
+      return parameter != nullptr ? context.weights.gradient(*parameter, context.stream) : Tensor();
+    };
     Tensor dx = context.activation(x.dtype(), x.shape());
-    Tensor dgain = context.weights.gradient(gain, context.stream);
-    Tensor dbias = bias != nullptr ? context.weights.gradient(*bias, context.stream) : Tensor();
+    Tensor dgain = gradient(parts.gain);
+    Tensor dbias = gradient(parts.bias);
     {
-      const WeightUse use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
+      const Gains gains(context, parts, x);
       dy = dy.reshape(x.shape());
       const Tensor rstd = kept_rstd.get();
       Tensor products;
@@ -104,7 +122,7 @@ Value norm(Context& context, const Value& x, const NormParts& parts, const NormS
         context.kernels.run(NormProducts{.products = products,
                                          .dy = dy,
                                          .x = x,
-                                         .gain = use.rows(),
+                                         .gain = gains.rows(),
                                          .rstd = rstd,
                                          .gain_offset = gain_offset},
                             context.stream);
@@ -117,7 +135,7 @@ Value norm(Context& context, const Value& x, const NormParts& parts, const NormS
                                        .dy = dy,
                                        .dresidual = backward.take(x_id),
                                        .x = x,
-                                       .gain = use.rows(),
+                                       .gain = gains.rows(),
                                        .mean = kept_mean.get(),
                                        .rstd = rstd,
                                        .products = products,
@@ -125,8 +143,8 @@ Value norm(Context& context, const Value& x, const NormParts& parts, const NormS
                                        .gain_offset = gain_offset},
                           context.stream);
     }
-    if (dgain.defined()) context.weights.contribute(gain, context.stream);
-    if (dbias.defined()) context.weights.contribute(*bias, context.stream);
+    if (dgain.defined()) context.weights.contribute(*parts.gain, context.stream);
+    if (dbias.defined()) context.weights.contribute(*parts.bias, context.stream);
     backward.give(x_id, std::move(dx));
   });
   return result;
@@ -136,16 +154,27 @@ Value norm(Context& context, const Value& x, const NormParts& parts, const NormS
 
 Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter* bias,
                  const NormSettings& settings) {
-  return norm(context, x, {.gain = gain, .bias = bias, .centered = true}, settings);
+  return norm(context, x, {.gain = &gain, .bias = bias, .centered = true, .dtype = gain.dtype},
+              settings);
 }
 
 Value rms_norm(Context& context, const Value& x, Parameter& gain, const NormSettings& settings) {
-  return norm(context, x, {.gain = gain}, settings);
+  return norm(context, x, {.gain = &gain, .dtype = gain.dtype}, settings);
 }
 
 Value rms_norm_over_ranks(Context& context, const Value& x, Parameter& gain,
                           const NormSettings& settings, Communicator& group) {
-  return norm(context, x, {.gain = gain, .group = group.size() > 1 ? &group : nullptr}, settings);
+  return norm(context, x,
+              {.gain = &gain, .group = group.size() > 1 ? &group : nullptr, .dtype = gain.dtype},
+              settings);
+}
+
+Value norm_without_gain(Context& context, const Value& x, const PlainNorm& kind,
+                        const NormSettings& settings) {
+  NormSettings ones = settings;
+  ones.gain_offset = 1;
+  Communicator* group = kind.group != nullptr && kind.group->size() > 1 ? kind.group : nullptr;
+  return norm(context, x, {.group = group, .centered = kind.centered, .dtype = kind.dtype}, ones);
 }
 
 }  // namespace piton

@@ -23,4 +23,14 @@ Value rms_norm(Context& context, const Value& x, Parameter& gain, const NormSett
 Value rms_norm_over_ranks(Context& context, const Value& x, Parameter& gain,
                           const NormSettings& settings, Communicator& group);
 
+// A norm that multiplies by nothing and adds nothing.
+struct PlainNorm {
+  DType dtype = DType::kF32;      // of the result
+  bool centered = false;          // a layer norm, else an RMS norm
+  Communicator* group = nullptr;  // as in rms_norm_over_ranks(); null: rows are whole
+};
+// The gain offset of the settings is ignored.
+Value norm_without_gain(Context& context, const Value& x, const PlainNorm& kind,
+                        const NormSettings& settings);
+
 }  // namespace piton

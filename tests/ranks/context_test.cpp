@@ -36,9 +36,17 @@ ModelConfig small(const std::string& name) {
   const bool sinks = name == "sinks";
   const bool states = name == "states";
   const bool mamba = name.starts_with("mamba");
-  ModelConfig model = preset(alibi                                                ? "gpt2-tiny"
-                             : sinks || states || mamba || name == "convolutions" ? "llama-tiny"
-                                                                                  : name);
+  const bool growth = name == "growing queries";
+  ModelConfig model =
+      preset(alibi                                                          ? "gpt2-tiny"
+             : sinks || states || mamba || growth || name == "convolutions" ? "llama-tiny"
+                                                                            : name);
+  if (growth) {
+    model.rotary_scaling = {.kind = RotaryScaling::Kind::kYarn,
+                            .factor = 4,
+                            .original_positions = 4,
+                            .query_growth = 0.5};
+  }
   if (name == "convolutions") model.short_convolution = small_convolutions({1, 3});
   if (mamba) {
     model.state_space = small_state_spaces(name == "mamba, groups" ? 4 : 1, {1, 3});
@@ -220,7 +228,8 @@ TEST_P(ContextParallel, GivesTheGradientsOfOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ContextParallel,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "sinks", "states",
-                                         "mamba", "mamba, groups", "convolutions"));
+                                         "mamba", "mamba, groups", "convolutions",
+                                         "growing queries"));
 
 // Heads that travel in slices, some while others are attended to: the losses, norms of gradients
 // and weights of heads that travel at once, to the bit. Slices are of equal size or not.

@@ -166,6 +166,8 @@ inline ModelConfig small(const std::string& name) {
   const bool latent = name == "latent";
   const bool factors = name == "factors";
   const bool olmo = name == "joint norms";
+  const bool plain_norms = name == "norms without gains";
+  const bool growth = name == "growing queries";
   const bool states = name == "states";
   const bool mamba = name.starts_with("mamba");
   const bool convolutions = name == "convolutions";
@@ -176,9 +178,10 @@ inline ModelConfig small(const std::string& name) {
                              : norms || gemma || experts || latent || factors || olmo || states ||
                                      mamba || convolutions
                                  ? "llama-tiny"
-                             : post_norm ? "bert-tiny"
-                             : published ? "t5-tiny"
-                                         : name);
+                             : plain_norms || growth ? "llama-tiny"
+                             : post_norm             ? "bert-tiny"
+                             : published             ? "t5-tiny"
+                                                     : name);
   if (post_norm) model.encoder->post_norm = true;
   if (published) {
     model.positions = PositionKind::kRelative;
@@ -252,6 +255,20 @@ inline ModelConfig small(const std::string& name) {
   if (olmo) {
     model.start_norms = false;
     model.end_norms = model.head_norms = model.joint_head_norms = true;
+  }
+  if (plain_norms) {
+    model.norm_gains = false;
+    model.head_norms = model.norms_after_rotary = model.embedding_norm = true;
+    model.rotary_reversed = true;
+    model.window_before = 6;
+    model.full_attention_every = 2;
+    model.full_attention_first = 1;
+  }
+  if (growth) {
+    model.rotary_scaling = {.kind = RotaryScaling::Kind::kYarn,
+                            .factor = 4,
+                            .original_positions = 4,
+                            .query_growth = 0.5};
   }
   if (experts)
     model.experts = ExpertFacts{.experts = 5, .choices = 2, .balance_factor = balanced ? 0.1 : 0};

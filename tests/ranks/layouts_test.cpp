@@ -83,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                                          "head norms", "gemma", "parallel branches", "experts",
                                          "experts, balanced", "experts, shared", "experts, biased",
                                          "sinks", "latent", "states", "mamba", "mamba, groups",
-                                         "convolutions", "factors", "joint norms", "later tokens",
+                                         "convolutions", "factors", "joint norms",
+                                         "norms without gains", "growing queries", "later tokens",
                                          "later tokens, experts", "bert-tiny", "bert, post-norm",
                                          "t5-tiny", "t5, published"));
 

@@ -219,6 +219,52 @@ GOLDEN["deepseek-v2-ranks"] = lambda: deepseek_v2(q_lora_rank=14, first_k_dense_
     "rope_type": "default", "rope_theta": 10000.0})
 GOLDEN["deepseek-v3"] = lambda: deepseek_v3()
 
+# No end of text and no padding, whose embedding Transformers does not train.
+ENDLESS = dict(pad_token_id=None, eos_token_id=None, bos_token_id=None)
+# Texts outgrow the original length five times, so that the factor of queries grows.
+GOLDEN["ministral3"] = lambda: llama_like("Ministral3", head_dim=12, **ENDLESS, rope_parameters={
+    **YARN, "original_max_position_embeddings": 8, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3})
+GOLDEN["ministral"] = lambda: llama_like("Ministral", num_hidden_layers=3, sliding_window=9, head_dim=12, **ENDLESS,
+                                         layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+ROUTED = dict(n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=14, n_group=4, topk_group=2, routed_scaling_factor=1.5)
+GOLDEN["dots1"] = lambda: llama_like("Dots1", num_hidden_layers=3, head_dim=12, n_shared_experts=2, first_k_dense_replace=1, norm_topk_prob=True,
+                                     sliding_window=9, layer_types=[*LOCAL, LOCAL[0]], **ROUTED)
+LATENTS = dict(num_key_value_heads=4, q_lora_rank=14, kv_lora_rank=20, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=12)
+GOLDEN["glm4-moe-lite"] = lambda: llama_like("Glm4MoeLite", num_hidden_layers=3, mlp_layer_types=["dense", "sparse", "dense"],
+                                             **LATENTS, **ROUTED, **ENDLESS)
+GOLDEN["youtu"] = lambda: llama_like("Youtu", **LATENTS, tie_word_embeddings=True, **ENDLESS)
+GOLDEN["minicpm3"] = lambda: llama_like("MiniCPM3", **LATENTS, scale_emb=3, scale_depth=0.7, dim_model_base=12, **ENDLESS)
+GOLDEN["exaone-moe"] = lambda: llama_like("ExaoneMoe", num_hidden_layers=4, sliding_window=9, layer_types=LOCAL * 2, num_experts=8,
+                                          num_experts_per_tok=3, moe_intermediate_size=18, n_group=4, topk_group=2, num_shared_experts=2, **ENDLESS)
+GOLDEN["exaone"] = lambda: llama_like("Exaone", "Llama", **ENDLESS)
+GOLDEN["hunyuan-moe"] = lambda: llama_like("HunYuanMoEV1", head_dim=12, num_experts=5, moe_topk=[2, 2], intermediate_size=22, **ENDLESS,
+                                           rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 3.0, "factor": 1.0})
+GOLDEN["minimax-m2"] = lambda: llama_like("MiniMaxM2", head_dim=12, num_local_experts=6, num_experts_per_tok=3, intermediate_size=18, **ENDLESS,
+                                          rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})
+GOLDEN["solar-open"] = lambda: llama_like("SolarOpen", head_dim=12, attention_bias=True, **ROUTED, **ENDLESS)
+GOLDEN["cwm"] = lambda: llama_like("Cwm", num_hidden_layers=3, head_dim=12, sliding_window=9, rope_parameters=LLAMA3,
+                                   layer_types=["full_attention", "sliding_attention", "full_attention"])
+GOLDEN["iquestcoder"] = lambda: llama_like("IQuestCoder", "Llama", head_dim=12, **ENDLESS)
+GOLDEN["jais2"] = lambda: llama_like("Jais2", **ENDLESS)
+GOLDEN["mellum"] = lambda: llama_like("Mellum", num_hidden_layers=4, head_dim=12, sliding_window=9, num_experts=6, num_experts_per_tok=3,
+                                      moe_intermediate_size=18, mlp_layer_types=["sparse", "dense", "sparse", "sparse"], layer_types=LOCAL * 2,
+                                      rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+                                                       "full_attention": YARN})
+GOLDEN["bamba"] = lambda: llama_like("Bamba", num_hidden_layers=4, attn_layer_indices=[1], mamba_n_heads=8, mamba_d_head=8, mamba_d_state=12,
+                                     mamba_n_groups=2, mamba_chunk_size=8, **ENDLESS)
+GOLDEN["granite-moe-shared"] = lambda: llama_like("GraniteMoeShared", num_local_experts=5, num_experts_per_tok=2, intermediate_size=18,
+                                                  shared_intermediate_size=26, **FACTORS)
+GOLDEN["olmo"] = lambda: llama_like("Olmo", **ENDLESS)
+GOLDEN["nanochat"] = lambda: llama_like("NanoChat", final_logit_softcapping=5.0, **ENDLESS)
+GOLDEN["helium"] = lambda: llama_like("Helium", head_dim=8, **ENDLESS)
+GOLDEN["gpt-bigcode"] = lambda: (transformers.GPTBigCodeConfig(n_layer=2, n_embd=36, n_head=6, n_inner=54, vocab_size=131, n_positions=128),
+                                 transformers.GPTBigCodeForCausalLM)
+GOLDEN["gpt-neo"] = lambda: (transformers.GPTNeoConfig(num_layers=3, hidden_size=36, num_heads=6, intermediate_size=54, vocab_size=131,
+                                                       max_position_embeddings=128, window_size=9,
+                                                       attention_types=[[["global", "local"], 1], [["global"], 1]]),
+                             transformers.GPTNeoForCausalLM)
+GOLDEN["mpt"] = lambda: (transformers.MptConfig(n_layers=2, d_model=32, n_heads=4, vocab_size=131, max_seq_len=128), transformers.MptForCausalLM)
+
 STEPS = ("gpt2", "llama", "mixtral", "qwen3-moe", "qwen2-moe", "glm4-moe", "deepseek-v2")
 MORE = {
     "gpt2-50257": lambda: gpt2(50257),
@@ -415,7 +461,7 @@ def build(make, seed=7):
 
 def exactly(model):
     """Mamba's states and norms are in float64 too, which the other models have in float32 whatever the type of their weights."""
-    hybrid = any("Mamba" in type(module).__name__ for module in model.modules())
+    hybrid = any("Mamba" in type(module).__name__ or "Bamba" in type(module).__name__ for module in model.modules())
     return in_float64(*[model.config.model_type] * hybrid)
 
 

@@ -68,5 +68,28 @@ HfFamily hf_qwen3_5_moe();
 HfFamily hf_qwen3_next();
 HfFamily hf_stablelm();
 HfFamily hf_t5();
+HfFamily hf_ministral();
+HfFamily hf_ministral3();
+HfFamily hf_dots1();
+HfFamily hf_glm4_moe_lite();
+HfFamily hf_youtu();
+HfFamily hf_minicpm3();
+HfFamily hf_exaone_moe();
+HfFamily hf_exaone();
+HfFamily hf_hunyuan_moe();
+HfFamily hf_minimax_m2();
+HfFamily hf_solar_open();
+HfFamily hf_cwm();
+HfFamily hf_iquestcoder();
+HfFamily hf_jais2();
+HfFamily hf_mellum();
+HfFamily hf_bamba();
+HfFamily hf_granite_moe_shared();
+HfFamily hf_olmo();
+HfFamily hf_nanochat();
+HfFamily hf_gpt_bigcode();
+HfFamily hf_gpt_neo();
+HfFamily hf_mpt();
+HfFamily hf_helium();
 
 }  // namespace piton

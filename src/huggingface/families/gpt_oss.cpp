@@ -32,10 +32,7 @@ ModelConfig gpt_oss_model(const HfConfig& config) {
   model.qkv_biases = model.output_bias = config.flag("attention_bias", true);
   model.experts = hf_experts(config, {.experts = 128, .choices = 4});
   set_window_layers(config, model, {.window = kWindow, .full_every = 2});
-  if (model.full_attention_every == 1) {  // no layer has it
-    model.window_before.reset();
-    model.full_attention_every = 0;
-  }
+  drop_window_of_no_layer(model);
   return model;
 }
 

@@ -10,7 +10,9 @@
 // scores, branches and logits have factors, those of maximal update parametrization (Yang et al.
 // 2022, arXiv:2203.03466). Granite 3 with experts ("granitemoe") has those of Mixtral, one upon
 // another. Granite 4 ("granitemoehybrid") has layers of Mamba-2 in place of most of the attention,
-// and gate and up in one matrix; next to experts there is an MLP that all tokens share.
+// and gate and up in one matrix; next to experts there is an MLP that all tokens share, as in a
+// test model of IBM with attention alone ("granitemoeshared"). Bamba (IBM 2024) has no factors and
+// no experts, and rotary positions in half of each head.
 namespace piton {
 namespace {
 
@@ -167,12 +169,17 @@ std::vector<HfPart> stacked_experts(const ModelConfig& model) {
            .expert_rows = model.hidden}};
 }
 
-std::vector<HfPlace> granite4_places(const ModelConfig& model) {
+// The MLP of all layers, or what all tokens share next to experts.
+std::vector<HfPart> granite_mlp(const ModelConfig& model) {
   const std::string mlp = model.experts ? "mlp.shared." : "mlp.";
   const std::int64_t width = model.experts ? model.experts->shared_ffn_hidden : model.ffn_hidden;
-  std::vector<HfPart> parts{{mlp + "gate.", "shared_mlp.input_linear."},
-                            {mlp + "up.", "shared_mlp.input_linear.", width},
-                            {mlp + "down.", "shared_mlp.output_linear."}};
+  return {{mlp + "gate.", "shared_mlp.input_linear."},
+          {mlp + "up.", "shared_mlp.input_linear.", width},
+          {mlp + "down.", "shared_mlp.output_linear."}};
+}
+
+std::vector<HfPlace> granite4_places(const ModelConfig& model) {
+  std::vector<HfPart> parts = granite_mlp(model);
   const auto add = [&](std::vector<HfPart> more) {
     for (HfPart& part : more) parts.push_back(std::move(part));
   };
@@ -203,6 +210,68 @@ std::vector<HfPlace> granite_moe_places(const ModelConfig& model) {
   return named_places(model, llama_names(stacked_experts(model)));
 }
 
+ModelConfig granite_moe_shared_model(const HfConfig& config) {
+  ModelConfig model = granite_moe_model(config);
+  const char* shared = "shared_intermediate_size";
+  if (config.number(shared, 0.0) != 0) model.experts->shared_ffn_hidden = config.size(shared);
+  return model;
+}
+
+nlohmann::ordered_json granite_moe_shared_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = granite_moe_keys(model);
+  if (model.experts) keys["shared_intermediate_size"] = model.experts->shared_ffn_hidden;
+  return keys;
+}
+
+ModelConfig bamba_model(const HfConfig& config) {
+  const char* share = "partial_rotary_factor";
+  if (config.number(share, 0.5) != 0.5) config.refuse(share, "0.5");
+  ModelConfig model =
+      llama_like_model(config, llama_facts(), {.norm_eps = 1e-5, .groups = 8, .rotary_share = 0.5});
+  model.qkv_biases = model.output_bias = config.flag("attention_bias", false);
+  model.biases = config.flag("mlp_bias", false);
+  const char* turned = "attn_rotary_emb";  // of the authors, which Transformers does not read
+  if (config.size(turned, model.rotary_channels()) != model.rotary_channels())
+    config.refuse(turned, fmt::format("{}, the rotated channels", model.rotary_channels()));
+  if (config.number("z_loss_coefficient", 0.0) != 0) config.refuse("z_loss_coefficient", "0");
+  const char* key = "attn_layer_indices";
+  std::vector<std::int64_t> attention;
+  for (const double layer : config.numbers(key)) {
+    if (layer < 0 || layer >= static_cast<double>(model.layers) || layer != std::floor(layer))
+      config.refuse(key, "layers of the model");
+    attention.push_back(static_cast<std::int64_t>(layer));
+  }
+  std::ranges::sort(attention);
+  const auto same = std::ranges::unique(attention);
+  attention.erase(same.begin(), same.end());
+  if (std::ssize(attention) == model.layers) config.refuse(key, "not all layers");
+  model.state_space = mamba_facts(config, model.hidden);
+  model.state_space->attention_layers = std::move(attention);
+  return model;
+}
+
+nlohmann::ordered_json bamba_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = whole_rotary_keys(model);
+  keys["rope_parameters"]["partial_rotary_factor"] = model.rotary_share;
+  keys["attention_bias"] = model.output_bias;
+  keys["mlp_bias"] = model.biases;
+  add_mamba_keys(model, keys);
+  if (model.state_space) keys["attn_layer_indices"] = model.state_space->attention_layers;
+  return keys;
+}
+
+std::vector<HfPlace> bamba_places(const ModelConfig& model) {
+  std::vector<HfPart> parts{{"mlp_norm.", "pre_ff_layernorm."},
+                            {"mlp.gate.", "feed_forward.gate_proj."},
+                            {"mlp.up.", "feed_forward.up_proj."},
+                            {"mlp.down.", "feed_forward.down_proj."}};
+  if (model.state_space)
+    for (HfPart& part : state_space_parts(*model.state_space, "mamba.")) parts.push_back(part);
+  HfNames names = llama_names(std::move(parts));
+  names.final_norm = "model.final_layernorm.";
+  return named_places(model, names);
+}
+
 }  // namespace
 
 HfFamily hf_granite() {
@@ -231,6 +300,26 @@ HfFamily hf_granite4() {
           .model = granite4_model,
           .places = granite4_places,
           .keys = granite4_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+HfFamily hf_granite_moe_shared() {
+  return {.model_types = {"granitemoeshared"},
+          .architectures = {"GraniteMoeSharedForCausalLM"},
+          .model = granite_moe_shared_model,
+          .places = granite4_places,
+          .keys = granite_moe_shared_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+HfFamily hf_bamba() {
+  return {.model_types = {"bamba"},
+          .architectures = {"BambaForCausalLM"},
+          .model = bamba_model,
+          .places = bamba_places,
+          .keys = bamba_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

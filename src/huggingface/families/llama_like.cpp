@@ -125,6 +125,29 @@ void set_rotary(const HfConfig& config, ModelConfig& model, double base) {
   set_rotary(config, rotary_keys(config), base, model);
 }
 
+void set_angles_of_both(const HfConfig& config, const RotaryBases& bases, ModelConfig& model) {
+  const HfConfig both = config.object("rope_parameters");
+  const HfConfig older = config.object("rope_scaling");
+  const bool divided = both.has("full_attention") || both.has("sliding_attention");
+  const HfConfig full = !older.empty() ? older : divided ? both.object("full_attention") : both;
+  set_rotary(config, full, bases.full, model);
+  if (model.rotary_share != 1) full.refuse("partial_rotary_factor", "1");
+  const HfConfig local = both.object("sliding_attention");
+  if (local.word("rope_type", "default") != "default") local.refuse("rope_type", "default");
+  if (local.number("partial_rotary_factor", 1.0) != 1) local.refuse("partial_rotary_factor", "1");
+  const double base = local.number("rope_theta", config.number("rope_theta", bases.local));
+  if (model.window_before &&
+      (base != model.rotary_base || model.rotary_scaling.kind != RotaryScaling::Kind::kNone))
+    model.local_rotary_base = base;
+}
+
+nlohmann::ordered_json angles_of_both(const ModelConfig& model) {
+  return {{"full_attention", rope_keys(model)},
+          {"sliding_attention",
+           {{"rope_type", "default"},
+            {"rope_theta", model.local_rotary_base.value_or(model.rotary_base)}}}};
+}
+
 void refuse_partial_rotary(const HfConfig& config, const ModelConfig& model) {
   if (model.rotary_share == 1) return;
   const char* key = "partial_rotary_factor";
@@ -145,9 +168,10 @@ std::string one_layer_type(const HfConfig& config) {
   return types.front();
 }
 
-void set_routed_experts(const HfConfig& config, ModelConfig& model, const ExpertFacts& otherwise) {
+void set_routed_experts(const HfConfig& config, ModelConfig& model, const ExpertFacts& otherwise,
+                        const RoutedWords& words) {
   ExpertFacts facts = otherwise;
-  facts.experts = config.size("n_routed_experts", otherwise.experts);
+  facts.experts = config.size(words.experts, otherwise.experts);
   facts.choices = config.size("num_experts_per_tok", otherwise.choices);
   facts.normalized = config.flag("norm_topk_prob", otherwise.normalized);
   facts.weight_factor = config.number("routed_scaling_factor", otherwise.weight_factor);
@@ -164,7 +188,7 @@ void set_routed_experts(const HfConfig& config, ModelConfig& model, const Expert
   const std::int64_t width = config.size("moe_intermediate_size", otherwise.ffn_hidden);
   if (facts.dense_layers.empty()) model.ffn_hidden = width;
   facts.ffn_hidden = width == model.ffn_hidden ? 0 : width;
-  const std::string shared = "n_shared_experts";
+  const std::string shared = words.shared;
   facts.shared_ffn_hidden = 0;
   if (!config.lists(shared) || config.has(shared)) {
     const double count = config.number(shared, 1.0);
@@ -173,10 +197,11 @@ void set_routed_experts(const HfConfig& config, ModelConfig& model, const Expert
   model.experts = facts;
 }
 
-void add_routed_expert_keys(const ModelConfig& model, nlohmann::ordered_json& keys) {
+void add_routed_expert_keys(const ModelConfig& model, nlohmann::ordered_json& keys,
+                            const RoutedWords& words) {
   if (!model.experts) return;
   const ExpertFacts& facts = *model.experts;
-  keys["n_routed_experts"] = facts.experts;
+  keys[words.experts] = facts.experts;
   keys["num_experts_per_tok"] = facts.choices;
   keys["norm_topk_prob"] = facts.normalized;
   keys["routed_scaling_factor"] = facts.weight_factor;
@@ -184,7 +209,33 @@ void add_routed_expert_keys(const ModelConfig& model, nlohmann::ordered_json& ke
   keys["topk_group"] = facts.groups.chosen;
   keys["first_k_dense_replace"] = facts.dense_layers.size();
   keys["moe_intermediate_size"] = model.expert_ffn_hidden();
-  keys["n_shared_experts"] = facts.shared_ffn_hidden / model.expert_ffn_hidden();
+  keys[words.shared] = facts.shared_ffn_hidden / model.expert_ffn_hidden();
+}
+
+void set_mlp_layer_types(const HfConfig& config, ModelConfig& model) {
+  const char* key = "mlp_layer_types";
+  const std::vector<std::string> types = config.words(key);
+  if (types.empty()) return;
+  ExpertFacts& facts = *model.experts;
+  const std::int64_t width = model.expert_ffn_hidden();
+  facts.dense_layers.clear();
+  for (std::size_t layer = 0; layer < types.size(); ++layer) {
+    if (types[layer] == "dense") facts.dense_layers.push_back(static_cast<std::int64_t>(layer));
+    if (types[layer] != "dense" && types[layer] != "sparse")
+      config.refuse(key, "dense or sparse in each layer");
+  }
+  if (std::ssize(types) != model.layers || std::ssize(facts.dense_layers) == model.layers)
+    config.refuse(key,
+                  fmt::format("{} layers (num_hidden_layers), one of them sparse", model.layers));
+  model.ffn_hidden = facts.dense_layers.empty() ? width : config.size("intermediate_size");
+  facts.ffn_hidden = width == model.ffn_hidden ? 0 : width;
+}
+
+nlohmann::ordered_json mlp_layer_types(const ModelConfig& model) {
+  nlohmann::ordered_json types = nlohmann::ordered_json::array();
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    types.push_back(model.has_experts(layer) ? "sparse" : "dense");
+  return types;
 }
 
 std::vector<HfPart> shared_experts_parts() {
@@ -216,21 +267,46 @@ void set_window(const HfConfig& config, ModelConfig& model, std::int64_t otherwi
   if (!config.lists(key) && otherwise > 0) model.window_before = otherwise - 1;
 }
 
+void set_full_layers(const std::vector<std::string>& types, std::string_view word,
+                     ModelConfig& model) {
+  const auto full = std::ranges::find(types, word);
+  model.full_attention_every = model.full_attention_first = 0;
+  if (full == types.end()) return;
+  const std::int64_t first = full - types.begin() + 1;
+  const auto next = std::find(full + 1, types.end(), word);
+  model.full_attention_every =
+      next == types.end() ? std::max(first, std::ssize(types) - first + 1) : next - full;
+  model.full_attention_first = first % model.full_attention_every;
+}
+
 void set_window_layers(const HfConfig& config, ModelConfig& model, const WindowDefaults& defaults) {
   set_window(config, model, defaults.window);
   if (!model.window_before) return;
   const std::vector<std::string> types = config.words("layer_types");
-  const auto full = std::ranges::find(types, "full_attention");
-  model.full_attention_every = full == types.end() ? defaults.full_every : full - types.begin() + 1;
-  if (full == types.end() && (!types.empty() || defaults.full_every > model.layers))
-    model.full_attention_every = 0;
+  if (types.empty()) {
+    model.full_attention_every = defaults.full_every <= model.layers ? defaults.full_every : 0;
+    if (model.full_attention_every > 0)
+      model.full_attention_first = defaults.full_first % model.full_attention_every;
+    return;
+  }
+  if (std::ssize(types) != model.layers) {
+    config.refuse("layer_types",
+                  fmt::format("types of {} layers (num_hidden_layers)", model.layers));
+  }
+  set_full_layers(types, "full_attention", model);
   for (std::size_t layer = 0; layer < types.size(); ++layer) {
     const bool window = model.window_of(static_cast<std::int64_t>(layer)).has_value();
     if (types[layer] != (window ? "sliding_attention" : "full_attention")) {
       config.refuse("layer_types",
-                    "sliding_attention, and full_attention in every N-th layer for some N");
+                    "sliding_attention, and full_attention in layers with equal distances");
     }
   }
+}
+
+void drop_window_of_no_layer(ModelConfig& model) {
+  if (model.full_attention_every != 1) return;
+  model.window_before.reset();
+  model.full_attention_every = 0;
 }
 
 void set_layers_without_positions(const HfConfig& config, ModelConfig& model) {
@@ -238,6 +314,10 @@ void set_layers_without_positions(const HfConfig& config, ModelConfig& model) {
   set_window_layers(
       config, model,
       {.window = 4096, .full_every = named ? 0 : config.size("sliding_window_pattern", 4)});
+  if (model.full_attention_first != 0) {
+    config.refuse("layer_types",
+                  "sliding_attention, and full_attention in every N-th layer for some N");
+  }
   model.no_rotary_every = model.full_attention_every;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "huggingface/families/hf_family.h"
@@ -48,6 +49,16 @@ void set_rotary(const HfConfig& config, ModelConfig& model, double base = 10000)
 // Reads one object of "rope_parameters". `base`: where it names none.
 void set_rotary(const HfConfig& config, const HfConfig& rope, double base, ModelConfig& model);
 
+// The angles of models of which layers with a window have others, without scaling: Transformers 5
+// has those of each kind of layer in "rope_parameters"; in older files the scaling is that of
+// layers without a window. `bases`: where none is named. And the inverse.
+struct RotaryBases {
+  double full = 10000;
+  double local = 10000;
+};
+void set_angles_of_both(const HfConfig& config, const RotaryBases& bases, ModelConfig& model);
+nlohmann::ordered_json angles_of_both(const ModelConfig& model);
+
 // Of "longrope": "factor", else longest / original; a result below 1 counts as 1.
 double longrope_factor(const HfConfig& rope, std::int64_t longest, std::int64_t original);
 
@@ -67,8 +78,18 @@ ExpertFacts hf_experts(const HfConfig& config, ExpertFacts otherwise);
 // The experts of GLM-4.5 and DeepSeek, whose first layers have none: "n_routed_experts" and the
 // keys of groups, weights and widths. Sets the widths of the model too. `otherwise`: where keys are
 // absent, and what config.json does not say; its groups have ExpertGroups::largest.
-void set_routed_experts(const HfConfig& config, ModelConfig& model, const ExpertFacts& otherwise);
-void add_routed_expert_keys(const ModelConfig& model, nlohmann::ordered_json& keys);
+struct RoutedWords {
+  const char* experts = "n_routed_experts";
+  const char* shared = "n_shared_experts";
+};
+void set_routed_experts(const HfConfig& config, ModelConfig& model, const ExpertFacts& otherwise,
+                        const RoutedWords& words = {});
+void add_routed_expert_keys(const ModelConfig& model, nlohmann::ordered_json& keys,
+                            const RoutedWords& words = {});
+// "mlp_layer_types", which comes before "first_k_dense_replace": dense or sparse, for each layer of
+// a model with experts. Absent: they stay as they are. And the inverse.
+void set_mlp_layer_types(const HfConfig& config, ModelConfig& model);
+nlohmann::ordered_json mlp_layer_types(const ModelConfig& model);
 // Of their MLP that all tokens share.
 std::vector<HfPart> shared_experts_parts();
 
@@ -84,8 +105,15 @@ void set_window(const HfConfig& config, ModelConfig& model, std::int64_t otherwi
 struct WindowDefaults {
   std::int64_t window = 0;
   std::int64_t full_every = 0;
+  std::int64_t full_first = 0;  // counted from 1; 0: the last of the first full_every
 };
 void set_window_layers(const HfConfig& config, ModelConfig& model, const WindowDefaults& defaults);
+// Sets the layers without a window: the first whose type is `word`, and others in the distance of
+// the second. Without a second one, none is in so many layers.
+void set_full_layers(const std::vector<std::string>& types, std::string_view word,
+                     ModelConfig& model);
+// Where no layer has the window, there is none.
+void drop_window_of_no_layer(ModelConfig& model);
 // The same, where the layers without a window have no positions either. Where "layer_types" is
 // absent, "sliding_window_pattern" says how often they come.
 void set_layers_without_positions(const HfConfig& config, ModelConfig& model);
@@ -104,6 +132,14 @@ nlohmann::ordered_json gpt2_size_keys(const ModelConfig& model);
 // The activation that `key` names; `otherwise` if the key is absent.
 ActivationKind hf_activation(const HfConfig& config, const std::string& key,
                              const std::string& otherwise);
+
+// LLaMA with latent attention, whose sizes are not set.
+ModelConfig latent_facts();
+// DeepSeek's: sets latent attention and the width of heads. `otherwise`: where keys are absent.
+void set_latent(const HfConfig& config, ModelConfig& model, const LatentFacts& otherwise);
+// Keys of a model of latent attention, without those of experts.
+nlohmann::ordered_json latent_keys(const ModelConfig& model);
+std::vector<HfPart> latent_parts(const ModelConfig& model);
 
 // Qwen's: sets the experts, and the layers and widths that they have. `otherwise`: where keys are
 // absent.

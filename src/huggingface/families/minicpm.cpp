@@ -8,6 +8,7 @@
 
 // MiniCPM (Hu et al. 2024, arXiv:2404.06395) and MiniCPM4: LLaMA whose embedding, branches and
 // logits have factors, by the rules of the file that its authors publish (modeling_minicpm.py).
+// MiniCPM3 has them too, and latent attention, by the rules of Transformers.
 namespace piton {
 namespace {
 
@@ -28,6 +29,23 @@ void set_published_angles(const HfConfig& config, ModelConfig& model) {
   if (scaling.factor > 1) scaling.short_factors = scaling.long_factors;
 }
 
+// Where keys are absent.
+struct MinicpmFactors {
+  double embedding = 1;
+  double depth = 1;
+  double base = 1;
+};
+
+void set_factors_of_minicpm(const HfConfig& config, ModelConfig& model,
+                            const MinicpmFactors& otherwise) {
+  model.embedding_factor = config.number("scale_emb", otherwise.embedding);
+  model.branch_factor =
+      config.number("scale_depth", otherwise.depth) / std::sqrt(static_cast<double>(model.layers));
+  const double base = config.number("dim_model_base", otherwise.base);
+  if (base <= 0) config.refuse("dim_model_base", "a positive number");
+  model.logit_divisor = static_cast<double>(model.hidden) / base;
+}
+
 ModelConfig minicpm_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, llama_facts());
   refuse_partial_rotary(config, model);
@@ -38,12 +56,26 @@ ModelConfig minicpm_model(const HfConfig& config) {
     config.refuse("sparse_config", "null: Piton has no sparse attention of this family");
   model.qkv_biases = model.output_bias = config.flag("attention_bias", false);
   model.tied = config.flag("tie_word_embeddings", true);
-  model.embedding_factor = config.number("scale_emb", 1.0);
-  model.branch_factor =
-      config.number("scale_depth", 1.0) / std::sqrt(static_cast<double>(model.layers));
-  const double base = config.number("dim_model_base", 1.0);
-  if (base <= 0) config.refuse("dim_model_base", "a positive number");
-  model.logit_divisor = static_cast<double>(model.hidden) / base;
+  set_factors_of_minicpm(config, model, {});
+  return model;
+}
+
+ModelConfig minicpm3_model(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, latent_facts(), {.norm_eps = 1e-5, .groups = 40});
+  refuse_partial_rotary(config, model);
+  for (const char* key : {"attention_bias", "mlp_bias"})
+    if (config.flag(key, false)) config.refuse(key, "false");
+  const std::int64_t value = model.hidden / model.heads;
+  set_latent(config, model,
+             {.query_rank = 768, .rank = 256, .own = 64, .turned = 32, .value = value});
+  model.rotary_pairs = false;
+  model.tied = config.flag("tie_word_embeddings", true);
+  model.init_deviation = config.number("initializer_range", 0.1);
+  set_factors_of_minicpm(
+      config, model,
+      {.embedding = 12,
+       .depth = config.lists("scale_depth") ? std::sqrt(static_cast<double>(model.layers)) : 1.4,
+       .base = config.lists("dim_model_base") ? static_cast<double>(model.hidden) : 256});
   return model;
 }
 
@@ -53,6 +85,16 @@ double short_inverse(double inverse, double value, const Of& of) {
   const double power = std::pow(10.0, 9 - std::floor(std::log10(std::abs(inverse))));
   const double rounded = std::round(inverse * power) / power;
   return of(rounded) == value ? rounded : inverse;
+}
+
+void add_factors_of_minicpm(const ModelConfig& model, nlohmann::ordered_json& keys) {
+  keys["scale_emb"] = model.embedding_factor;
+  const double root = std::sqrt(static_cast<double>(model.layers));
+  keys["scale_depth"] = short_inverse(model.branch_factor * root, model.branch_factor,
+                                      [root](double depth) { return depth / root; });
+  const auto hidden = static_cast<double>(model.hidden);
+  keys["dim_model_base"] = short_inverse(hidden / model.logit_divisor, model.logit_divisor,
+                                         [hidden](double base) { return hidden / base; });
 }
 
 nlohmann::ordered_json minicpm_keys(const ModelConfig& model) {
@@ -67,14 +109,18 @@ nlohmann::ordered_json minicpm_keys(const ModelConfig& model) {
   if (kind == RotaryScaling::Kind::kLongrope) rope.erase("factor");
   keys["rope_scaling"] = kind == RotaryScaling::Kind::kNone ? nlohmann::ordered_json() : rope;
   keys["attention_bias"] = model.output_bias;
-  keys["scale_emb"] = model.embedding_factor;
-  const double root = std::sqrt(static_cast<double>(model.layers));
-  keys["scale_depth"] = short_inverse(model.branch_factor * root, model.branch_factor,
-                                      [root](double depth) { return depth / root; });
-  const auto hidden = static_cast<double>(model.hidden);
-  keys["dim_model_base"] = short_inverse(hidden / model.logit_divisor, model.logit_divisor,
-                                         [hidden](double base) { return hidden / base; });
+  add_factors_of_minicpm(model, keys);
   return keys;
+}
+
+nlohmann::ordered_json minicpm3_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = latent_keys(model);
+  add_factors_of_minicpm(model, keys);
+  return keys;
+}
+
+std::vector<HfPlace> minicpm3_places(const ModelConfig& model) {
+  return named_places(model, llama_names(latent_parts(model)));
 }
 
 }  // namespace
@@ -85,6 +131,16 @@ HfFamily hf_minicpm() {
           .model = minicpm_model,
           .places = llama_like_places,
           .keys = minicpm_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+HfFamily hf_minicpm3() {
+  return {.model_types = {"minicpm3"},
+          .architectures = {"MiniCPM3ForCausalLM"},
+          .model = minicpm3_model,
+          .places = minicpm3_places,
+          .keys = minicpm3_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

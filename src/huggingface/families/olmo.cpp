@@ -7,8 +7,10 @@
 // OLMo 2 (Walsh et al. 2024, arXiv:2501.00656): LLaMA with norms at the ends of branches in place
 // of those at their beginnings, and with a norm of all heads of query, and one of all of key. OLMo
 // 3 (Allen Institute for AI 2025) also has a window in three of four layers, which turn by the
-// angles without scaling. OLMoE (Muennighoff et al. 2024, arXiv:2409.02060): norms as in LLaMA,
-// those of query and key as in OLMo 2, and experts whose weights are their shares among all.
+// angles without scaling. OLMo 1 (Groeneveld et al. 2024, arXiv:2402.00838) is LLaMA with layer
+// norms that have neither gains nor biases. OLMoE (Muennighoff et al. 2024, arXiv:2409.02060):
+// norms as in LLaMA, those of query and key as in OLMo 2, and experts whose weights are their
+// shares among all.
 namespace piton {
 namespace {
 
@@ -29,20 +31,7 @@ ModelConfig olmo3_model(const HfConfig& config) {
   constexpr double kBase = 500000;
   ModelConfig model = olmo2_model(config);
   set_window_layers(config, model, {.window = 4096, .full_every = 4});
-  // Transformers 5 has the angles of each kind of layer; in older files the scaling is that of
-  // layers without a window.
-  const HfConfig both = config.object("rope_parameters");
-  const HfConfig older = config.object("rope_scaling");
-  const bool divided = both.has("full_attention") || both.has("sliding_attention");
-  const HfConfig full = !older.empty() ? older : divided ? both.object("full_attention") : both;
-  set_rotary(config, full, kBase, model);
-  if (model.rotary_share != 1) full.refuse("partial_rotary_factor", "1");
-  const HfConfig local = both.object("sliding_attention");
-  if (local.word("rope_type", "default") != "default") local.refuse("rope_type", "default");
-  const double base = local.number("rope_theta", config.number("rope_theta", kBase));
-  if (model.window_before &&
-      (base != model.rotary_base || model.rotary_scaling.kind != RotaryScaling::Kind::kNone))
-    model.local_rotary_base = base;
+  set_angles_of_both(config, {.full = kBase, .local = kBase}, model);
   return model;
 }
 
@@ -50,11 +39,7 @@ nlohmann::ordered_json olmo3_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = olmo2_keys(model);
   keys["sliding_window"] = window_key(model);
   keys["layer_types"] = window_layer_types(model);
-  keys["rope_parameters"] = {
-      {"full_attention", keys["rope_parameters"]},
-      {"sliding_attention",
-       {{"rope_type", "default"},
-        {"rope_theta", model.local_rotary_base.value_or(model.rotary_base)}}}};
+  keys["rope_parameters"] = angles_of_both(model);
   return keys;
 }
 
@@ -79,6 +64,52 @@ nlohmann::ordered_json olmoe_keys(const ModelConfig& model) {
   keys["num_experts_per_tok"] = model.experts->choices;
   keys["norm_topk_prob"] = model.experts->normalized;
   return keys;
+}
+
+ModelConfig olmo_model(const HfConfig& config) {
+  ModelConfig facts = llama_facts();
+  facts.norm = NormKind::kLayer;
+  facts.norm_biases = facts.norm_gains = false;
+  ModelConfig model = llama_like_model(config, facts);
+  refuse_partial_rotary(config, model);
+  model.norm_eps = 1e-5;  // whatever keys say
+  if (config.has("clip_qkv")) config.refuse("clip_qkv", "null: Piton does not clip");
+  model.qkv_biases = model.output_bias = config.flag("attention_bias", false);
+  return model;
+}
+
+nlohmann::ordered_json olmo_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = olmo2_keys(model);
+  keys.erase("rms_norm_eps");
+  keys["clip_qkv"] = nullptr;
+  return keys;
+}
+
+// nanochat (Karpathy 2025): RMS norms without gains, also of the embedding, and of heads after
+// their positions, which turn in the other direction; an MLP of the square of ReLU.
+ModelConfig nanochat_model(const HfConfig& config) {
+  ModelConfig facts = llama_facts();
+  facts.norm_gains = facts.gated = false;
+  facts.embedding_norm = facts.head_norms = facts.norms_after_rotary = true;
+  facts.rotary_reversed = true;
+  ModelConfig model = llama_like_model(config, facts);
+  refuse_partial_rotary(config, model);
+  model.activation = hf_activation(config, "hidden_act", "relu2");
+  const char* cap = "final_logit_softcapping";
+  model.logit_soft_cap = config.lists(cap) && !config.has(cap) ? 0 : config.number(cap, 15.0);
+  model.qkv_biases = model.output_bias = config.flag("attention_bias", false);
+  return model;
+}
+
+nlohmann::ordered_json nanochat_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = olmo2_keys(model);
+  keys["final_logit_softcapping"] = nullptr;
+  if (model.logit_soft_cap != 0) keys["final_logit_softcapping"] = model.logit_soft_cap;
+  return keys;
+}
+
+std::vector<HfPlace> nanochat_places(const ModelConfig& model) {
+  return named_places(model, llama_names({{"mlp.up.", "mlp.fc1."}, {"mlp.down.", "mlp.fc2."}}));
 }
 
 std::vector<HfPlace> olmo_places(const ModelConfig& model) {
@@ -107,5 +138,16 @@ HfFamily hf_olmoe() {
   return family;
 }
 HfFamily hf_olmo3() { return olmo_family("olmo3", "Olmo3ForCausalLM", olmo3_model, olmo3_keys); }
+
+HfFamily hf_olmo() {
+  HfFamily family = olmo_family("olmo", "OlmoForCausalLM", olmo_model, olmo_keys);
+  family.places = llama_like_places;
+  return family;
+}
+HfFamily hf_nanochat() {
+  HfFamily family = olmo_family("nanochat", "NanoChatForCausalLM", nanochat_model, nanochat_keys);
+  family.places = nanochat_places;
+  return family;
+}
 
 }  // namespace piton

@@ -9,6 +9,7 @@
 // Both configurations have a sliding window for layers from max_window_layers on; published models
 // switch it off. Qwen 3 MoE: Qwen 3 with experts, and one window for all layers. Qwen 2 MoE: Qwen 2
 // with experts and, next to them, an MLP with a gate that all tokens share; without a window here.
+// Mellum 2 (JetBrains 2026): Qwen 3 MoE with a window in some layers, which turn by other angles.
 namespace piton {
 namespace {
 
@@ -94,6 +95,33 @@ nlohmann::ordered_json qwen2_keys(const ModelConfig& model) {
 nlohmann::ordered_json qwen3_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = qwen_keys(model);
   keys["attention_bias"] = model.output_bias;
+  return keys;
+}
+
+ModelConfig mellum_model(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, qwen3_moe_facts(), {.groups = 4, .head_size = 128});
+  model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
+  set_qwen_experts(config, model, {.experts = 64, .choices = 8, .ffn_hidden = 896});
+  model.experts->normalized = config.flag("norm_topk_prob", true);
+  set_mlp_layer_types(config, model);
+  if (!config.words("layer_types").empty()) set_window_layers(config, model, {.window = 1024});
+  drop_window_of_no_layer(model);
+  set_angles_of_both(config, {.full = 500000, .local = 10000}, model);
+  return model;
+}
+
+nlohmann::ordered_json mellum_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["attention_bias"] = model.output_bias;
+  keys["sliding_window"] = window_key(model);
+  keys["layer_types"] = window_layer_types(model);
+  keys["rope_parameters"] = angles_of_both(model);
+  if (!model.experts) return keys;
+  keys["mlp_layer_types"] = mlp_layer_types(model);
+  keys["moe_intermediate_size"] = model.expert_ffn_hidden();
+  keys["num_local_experts"] = model.experts->experts;
+  keys["num_experts_per_tok"] = model.experts->choices;
+  keys["norm_topk_prob"] = model.experts->normalized;
   return keys;
 }
 
@@ -187,6 +215,17 @@ HfFamily hf_qwen3_moe() {
           .keys = qwen3_moe_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
+}
+
+HfFamily hf_mellum() {
+  return {.model_types = {"mellum"},
+          .architectures = {"MellumForCausalLM"},
+          .model = mellum_model,
+          .places = llama_like_places,
+          .keys = mellum_keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"},
+          .ignored_beginnings = {"mtp."}};
 }
 
 }  // namespace piton

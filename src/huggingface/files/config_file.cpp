@@ -67,7 +67,8 @@ void HfConfig::take_language_part() {
   Json part = *text.document_;
   // What both parts have in common.
   for (const char* key : {"dtype", "torch_dtype", "tie_word_embeddings", "eos_token_id",
-                          "bos_token_id", "pad_token_id", "transformers_version"}) {
+                          "bos_token_id", "pad_token_id", "transformers_version",
+                          "quantization_config"}) {
     if (!text.has(key) && has(key)) part[key] = *find(key);
   }
   constexpr std::string_view kBoth = "ForConditionalGeneration";
@@ -145,6 +146,11 @@ std::string HfConfig::word(const std::string& key, std::optional<std::string> ot
   if (value == nullptr && otherwise) return *otherwise;
   if (value == nullptr || !value->is_string()) wrong(key, "a word");
   return value->get<std::string>();
+}
+
+bool HfConfig::is_list(const std::string& key) const {
+  const Json* value = find(key);
+  return value != nullptr && value->is_array();
 }
 
 std::vector<std::string> HfConfig::words(const std::string& key) const {

@@ -36,6 +36,8 @@ class HfConfig {
   bool empty() const;
   // The key exists, and is this word.
   bool is_word(const std::string& key, std::string_view word) const;
+  // The key exists, and is a list.
+  bool is_list(const std::string& key) const;
   // The key exists, perhaps as null.
   bool lists(const std::string& key) const;
   // Positive integers below 2^31; `otherwise` if has() is false. Without `otherwise` the key is

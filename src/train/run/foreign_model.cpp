@@ -287,6 +287,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--add-head-bias", got.head_bias == wanted.head_bias);
   alike("--embed-layernorm", got.embedding_norm == wanted.embedding_norm);
   alike("--apply-layernorm-1p", got.gains_from_one == wanted.gains_from_one);
+  alike("--no-norm-gain", got.norm_gains == wanted.norm_gains);
   alike("--post-norm", got.end_norms == wanted.end_norms);
   alike("--parallel-residual, --single-norm",
         got.parallel_residual == wanted.parallel_residual && got.single_norm == wanted.single_norm);
@@ -297,6 +298,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--residual-multiplier", got.branch_factor == wanted.branch_factor);
   alike("--logits-scaling", got.logit_divisor == wanted.logit_divisor);
   alike("--query-pre-attn-scalar", got.query_scalar == wanted.query_scalar);
+  alike("--rotary-reversed", got.rotary_reversed == wanted.rotary_reversed);
   alike("--normalized-head", got.normalized_head == wanted.normalized_head);
   alike(
       "--apply-residual-connection-post-layernorm, --bert-no-binary-head, --token-types, "

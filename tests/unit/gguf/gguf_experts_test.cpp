@@ -281,6 +281,18 @@ TEST_F(GgufOfExperts, OfOlmoeHasAKeyValueHeadForEachHead) {
   EXPECT_THAT(description.shapes.at("blk.1.attn_k_norm.weight"), testing::ElementsAre(32));
 }
 
+// With fewer, that of GLM-4.5 holds the model.
+TEST_F(GgufOfExperts, OfDotsHasAKeyValueHeadForEachHead) {
+  ModelConfig model = HfSource(test::golden_folder("dots1")).model();
+  model.window_before.reset();
+  model.full_attention_every = 0;
+  EXPECT_EQ(describe_gguf(model, "dots1", "x").architecture, "glm4moe");
+  model.groups = model.heads;
+  const GgufDescription description = describe_gguf(model, "dots1", "x");
+  EXPECT_EQ(description.architecture, "dots1");
+  EXPECT_TRUE(description.shapes.contains("blk.1.exp_probs_b.bias"));
+}
+
 TEST_F(GgufOfExperts, WhoseKeysSayAnotherRuleIsRefused) {
   const auto refused = [&](const std::string& golden, const std::string& key, std::int64_t value) {
     return files_.refusal(test::golden_folder(golden), [&](GgufHeader& header) {

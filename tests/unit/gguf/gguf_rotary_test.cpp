@@ -55,6 +55,36 @@ TEST_F(GgufRotary, OfDivisorsAloneHasTheFormulaOfPublishedModels) {
   }
 }
 
+// As llama.cpp writes Ministral 3: one key for both factors of yarn, which are 1.
+TEST_F(GgufRotary, OfQueriesThatGrowHasTheirRate) {
+  ModelConfig model = model_;
+  model.rotary_scaling = {.kind = RotaryScaling::Kind::kYarn,
+                          .factor = 16,
+                          .original_positions = 16384,
+                          .query_growth = 0.25};
+  GgufDescription description{.architecture = "mistral3"};
+  write_gguf_rotary(model, description);
+  write_gguf_growth(model, description);
+  const auto grown = [&](GgufDescription said) {
+    ModelConfig again = model_;
+    const GgufKeys keys(said, "x.gguf");
+    read_gguf_rotary(keys, again);
+    read_gguf_growth(keys, again);
+    return again.rotary_scaling;
+  };
+  EXPECT_EQ(grown(description), model.rotary_scaling);
+  description.add("rope.scaling.yarn_log_multiplier", GgufValue::f32(1));
+  EXPECT_EQ(grown(description).magnitude, 1);
+  description.add("rope.scaling.attn_factor", GgufValue::f32(2));
+  EXPECT_THAT(message_of(Fault::kData, [&] { grown(description); }),
+              HasSubstr("yarn_log_multiplier: got 1, wanted 0, as there is"));
+  GgufDescription plain{.architecture = "mistral3"};
+  write_gguf_rotary(model_, plain);
+  write_gguf_growth(model, plain);
+  EXPECT_THAT(message_of(Fault::kData, [&] { grown(plain); }),
+              HasSubstr("attention.temperature_scale: got 0.25, wanted 0, but of yarn"));
+}
+
 TEST_F(GgufRotary, OfNumbersThatAreNoFormulaHasTheDivisors) {
   EXPECT_EQ(read(described(8, 1.5, 2)).kind, RotaryScaling::Kind::kLlama3);
   const RotaryScaling scaling = read(described(8, 2, 2));

@@ -36,15 +36,17 @@ class WrittenGguf : public testing::Test {
 
 TEST_F(WrittenGguf, OfEveryTypeIsReadAsItWasWritten) {
   const std::vector<std::string> models = {
-      "gpt2",      "llama",     "llama3",       "qwen2",
-      "qwen3",     "bloom",     "phi3",         "stablelm",
-      "internlm",  "internlm2", "baichuan",     "mistral",
-      "mixtral",   "granite",   "granite4",     "granite-moe",
-      "olmo2",     "phi",       "gpt-neox",     "cohere",
-      "arcee",     "ernie4.5",  "starcoder2",   "minicpm",
-      "minicpm4",  "falcon",    "falcon-7b",    "olmo3",
-      "internlm3", "glm4-moe",  "ernie4.5-moe", "deepseek-v2-ranks",
-      "cohere2",   "hunyuan"};
+      "gpt2",       "llama",      "llama3",       "qwen2",
+      "qwen3",      "bloom",      "phi3",         "stablelm",
+      "internlm",   "internlm2",  "baichuan",     "mistral",
+      "mixtral",    "granite",    "granite4",     "granite-moe",
+      "olmo2",      "phi",        "gpt-neox",     "cohere",
+      "arcee",      "ernie4.5",   "starcoder2",   "minicpm",
+      "minicpm4",   "falcon",     "falcon-7b",    "olmo3",
+      "internlm3",  "glm4-moe",   "ernie4.5-moe", "deepseek-v2-ranks",
+      "cohere2",    "hunyuan",    "ministral3",   "exaone",
+      "olmo",       "jais2",      "gpt-bigcode",  "youtu",
+      "minimax-m2", "hunyuan-moe"};
   const std::vector<std::optional<GgmlType>> types = {std::nullopt,    GgmlType::kF16,
                                                       GgmlType::kBF16, GgmlType::kQ80,
                                                       GgmlType::kQ40,  GgmlType::kQ4K};

@@ -400,8 +400,8 @@ TEST_F(GgufOfConvolutions, KeysThatDisagreeAreRefused) {
               HasSubstr("lfm2.shortconv.l_cache: got 1, wanted 2 or more rows"));
   EXPECT_THAT(with("lfm2", "lfm2.shortconv.l_cache", GgufValue::u32(4)),
               HasSubstr("blk.0.shortconv.conv.weight is ["));
-  EXPECT_THAT(with("lfm2-moe", "lfm2moe.expert_gating_func", GgufValue::u32(1)),
-              HasSubstr("lfm2moe.expert_gating_func: got 1, wanted 2, sigmoids"));
+  EXPECT_THAT(with("lfm2-moe", "lfm2moe.expert_gating_func", GgufValue::u32(3)),
+              HasSubstr("lfm2moe.expert_gating_func: got 3, wanted 1, a softmax, or 2, sigmoids"));
   for (const auto& [count, what] :
        {std::pair{0, "wanted heads in some layer"}, std::pair{2, "wanted 0 in some layer"}}) {
     const std::vector<std::int32_t> counts(4, count);

@@ -459,12 +459,15 @@ TEST(HfModel, HasTheLatentAttentionOfItsFile) {
   EXPECT_EQ(model_of(config).latent->query_rank, 1536);
   config["first_k_dense_replace"] = 2;
   EXPECT_FALSE(model_of(config).experts);
+  // Of the norms of latents it is fixed.
+  config["rms_norm_eps"] = 1e-5;
+  EXPECT_EQ(model_of(config).norm_eps, 1e-5);
+  EXPECT_EQ(model_of(config).latent->norm_eps, 1e-6);
   const auto refused = [](const char* key, const Json& value) {
     return refusal("deepseek-v2", [&](Json& file) { file[key] = value; });
   };
   EXPECT_THAT(refused("num_key_value_heads", 2),
               HasSubstr("num_key_value_heads: got 2, wanted num_attention_heads"));
-  EXPECT_THAT(refused("rms_norm_eps", 1e-5), HasSubstr("rms_norm_eps: got 1e-05, wanted 1e-06"));
   EXPECT_THAT(refused("topk_method", "noaux_tc"), HasSubstr("wanted greedy or group_limited"));
   EXPECT_THAT(refused("topk_method", "group_limited_greedy"), HasSubstr("n_group: "));
   EXPECT_THAT(refused("attention_bias", true), HasSubstr("attention_bias: got true, wanted false"));
@@ -489,7 +492,9 @@ TEST(HfModel, HasTheRouterOfItsFile) {
   // Flags say all of it.
   EXPECT_EQ(ModelOptions::of(model).resolve({}), model);
   config["rope_interleave"] = false;
-  EXPECT_FALSE(model_of(config).rotary_pairs);
+  const ModelConfig halves = model_of(config);
+  EXPECT_FALSE(halves.rotary_pairs);
+  EXPECT_EQ(ModelOptions::of(halves).resolve({}), halves);
   const auto refused = [](const char* key, const Json& value) {
     return refusal("deepseek-v3", [&](Json& file) { file[key] = value; });
   };
@@ -769,7 +774,7 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
               HasSubstr("got true, wanted false"));
   EXPECT_THAT(key("llama", "final_logit_softcapping", 30.0), HasSubstr("got 30.0, wanted null"));
   EXPECT_THAT(
-      key("gemma2", "layer_types", {"full_attention", "sliding_attention", "sliding_attention"}),
+      key("gemma2", "layer_types", {"full_attention", "full_attention", "sliding_attention"}),
       HasSubstr("layer_types: got [\"full_attention\""));
   for (const char* name : {"gemma2", "gemma3"})
     EXPECT_THAT(key(name, "use_bidirectional_attention", true), HasSubstr("wanted false"));

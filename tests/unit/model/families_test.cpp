@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "support/errors.h"
+#include "unit/model/made_model.h"
 
 namespace piton {
 namespace {
@@ -233,6 +234,17 @@ TEST(Families, HaveWindowsInTheLayersThatFlagsName) {
   EXPECT_EQ(model.window_of(1), 9);
   EXPECT_FALSE(model.window_of(2));
   EXPECT_EQ(model.window_of(3), 9);
+  const ModelConfig first =
+      made_of({"--model-family", "gemma", "--pre-tockens", "9", "--window-attn-skip-freq", "3",
+               "--window-attn-skip-first", "1"});
+  EXPECT_FALSE(first.window_of(0));
+  EXPECT_EQ(first.window_of(1), 9);
+  EXPECT_EQ(first.window_of(2), 9);
+  EXPECT_FALSE(first.window_of(3));
+  // The N-th layer is the first one anyway.
+  EXPECT_EQ(made_of({"--model-family", "gemma", "--pre-tockens", "9", "--window-attn-skip-freq",
+                     "3", "--window-attn-skip-first", "3"}),
+            model);
   // 3 of 4 layers see 10 keys at most.
   const ModelConfig whole = made_of({"--model-family", "gemma"});
   EXPECT_LT(model.forward_flops_per_token(32), whole.forward_flops_per_token(32));
@@ -267,6 +279,19 @@ TEST(Families, WithOtherNormsAndHeadsHaveTheParametersOfPublishedModels) {
   EXPECT_EQ(parameters("granite", "40 2048 8192 32 8 49155"), 2'533'531'648);
 }
 
+// Norms of heads, of both branches, after the embedding and at the end.
+TEST(Families, WithoutGainsHaveNoParametersOfNorms) {
+  const std::vector<std::string> flags{"--model-family", "llama", "--qk-layernorm",
+                                       "--embed-layernorm"};
+  const ModelConfig with = made_of(flags);
+  std::vector<std::string> more = flags;
+  more.emplace_back("--no-norm-gain");
+  const ModelConfig without = made_of(more);
+  const std::int64_t norms = with.layers * (2 * with.hidden + 2 * with.head_size) + 2 * with.hidden;
+  EXPECT_EQ(with.parameters() - without.parameters(), norms);
+  EXPECT_EQ(without.parameters(), test::elements_of(without));
+}
+
 TEST(Families, RefuseFlagsThatSayNothing) {
   const auto refused = [](const std::vector<std::string>& flags, const std::string& with) {
     EXPECT_NE(message_of(Fault::kUsage, [&] { made_of(flags); }).find(with), std::string::npos)
@@ -297,6 +322,20 @@ TEST(Families, RefuseFlagsThatSayNothing) {
   refused({"--qk-layernorm-joint"}, "--qk-layernorm-joint: is of norms of heads");
   refused({"--qk-layernorm-after-rope"}, "--qk-layernorm-after-rope: is of norms of each head");
   refused({"--no-norm-bias", "--normalization", "RMSNorm"}, "--no-norm-bias: is for layer norms");
+  refused({"--no-norm-gain"}, "--no-norm-gain: norms with a bias have a gain");
+  refused({"--model-family", "gemma", "--no-norm-gain"}, "--no-norm-gain: norms have gains, whose");
+  refused({"--model-family", "bert", "--no-norm-bias", "--no-norm-gain"},
+          "--no-norm-bias: is for decoders");
+  refused({"--model-family", "gemma", "--window-attn-skip-first", "1"},
+          "--window-attn-skip-first: needs --window-attn-skip-freq");
+  refused({"--model-family", "gemma", "--pre-tockens", "9", "--window-attn-skip-freq", "2",
+           "--window-attn-skip-first", "3"},
+          "--window-attn-skip-first: got 3");
+  refused({"--latent-rotary-halves"}, "--latent-rotary-halves: is for --multi-latent-attention");
+  refused({"--latent-norm-epsilon", "1e-6"},
+          "--latent-norm-epsilon: is for --multi-latent-attention");
+  refused({"--model-family", "deepseek_v2", "--latent-norm-epsilon", "0"},
+          "--latent-norm-epsilon: got 0");
   refused({"--no-pre-norm"}, "--no-pre-norm: branches would have no norm");
   refused({"--add-head-bias", "--logits-scaling", "2"},
           "--add-head-bias: is not for logits that are divided");

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "model/config.h"
@@ -101,6 +102,45 @@ TEST(RotaryOptions, GiveTheScalingThatMegatronsFlagsMean) {
   EXPECT_EQ(ModelOptions::of(skips).rotary.no_rotary_every, 2);
 }
 
+// By the rule of Ministral 3: 1 + b ln(1 + floor(position / N)).
+TEST(RotaryRows, OfQueriesGrowWithTheirPositions) {
+  const ModelConfig model =
+      resolve({"--rotary-scaling-type", "yarn", "--rotary-scaling-factor", "4",
+               "--original-max-position-embeddings", "8", "--rotary-query-growth", "0.3"});
+  EXPECT_EQ(model.rotary_scaling.query_growth, 0.3);
+  const RotaryAngles keys{.base = model.rotary_base, .scaling = model.rotary_scaling};
+  RotaryAngles queries = keys;
+  queries.of_queries = true;
+  RotaryRows of_keys(model, keys, 3);
+  RotaryRows of_queries(model, queries, 3);
+  const std::int64_t positions[] = {7, 8, 41};
+  const double factors[] = {1, 1 + 0.3 * std::log(2.0), 1 + 0.3 * std::log(6.0)};
+  for (std::int64_t row = 0; row < 3; ++row) {
+    of_keys.fill(row, positions[row], 64);
+    of_queries.fill(row, positions[row], 64);
+    const std::int64_t half = model.rotary_channels() / 2;
+    for (std::int64_t i = row * half; i < (row + 1) * half; ++i) {
+      EXPECT_NEAR(of_queries.cosine.data<float>()[i],
+                  factors[row] * of_keys.cosine.data<float>()[i], 1e-6);
+      EXPECT_NEAR(of_queries.sine.data<float>()[i], factors[row] * of_keys.sine.data<float>()[i],
+                  1e-6);
+    }
+  }
+}
+
+TEST(RotaryRows, OfReversedPositionsHaveOppositeAngles) {
+  const ModelConfig plain = resolve({});
+  const ModelConfig reversed = resolve({"--rotary-reversed"});
+  RotaryRows rows(plain, {.base = 10000, .scaling = {}}, 1);
+  RotaryRows opposite(reversed, {.base = 10000, .scaling = {}}, 1);
+  rows.fill(0, 5, 64);
+  opposite.fill(0, 5, 64);
+  for (std::int64_t i = 0; i < plain.rotary_channels() / 2; ++i) {
+    EXPECT_EQ(opposite.cosine.data<float>()[i], rows.cosine.data<float>()[i]);
+    EXPECT_EQ(opposite.sine.data<float>()[i], -rows.sine.data<float>()[i]);
+  }
+}
+
 TEST(RotaryOptions, RefuseWhatCannotBeOrIsNotRead) {
   const auto refusal = [](const std::vector<std::string>& flags,
                           const std::string& model = "llama-tiny") {
@@ -136,6 +176,15 @@ TEST(RotaryOptions, RefuseWhatCannotBeOrIsNotRead) {
   EXPECT_EQ(refusal({"--use-rope-scaling", "--rotary-beta-fast", "8"}),
             "--rotary-beta-fast: is not used by --rotary-scaling-type llama3; leave it out");
   EXPECT_THAT(refusal({"--rotary-beta-slow", "2"}), HasSubstr("--rotary-beta-slow: is not used"));
+  EXPECT_THAT(refusal({"--rotary-query-growth", "0.1"}), HasSubstr("is not used by"));
+  EXPECT_THAT(refusal({"--rotary-reversed"}, "gpt2-tiny"), HasSubstr("no rotary positions"));
+  const auto growth = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--rotary-scaling-type", "yarn", "--rotary-scaling-factor", "2"});
+    return refusal(flags);
+  };
+  EXPECT_THAT(growth({"--rotary-query-growth", "-1"}), HasSubstr("--rotary-query-growth: got -1"));
+  EXPECT_THAT(growth({"--rotary-query-growth", "0.1", "--rotary-percent", "0.5"}),
+              HasSubstr("--rotary-query-growth: is not with --rotary-percent"));
   EXPECT_EQ(refusal({"--rotary-scaling-type", "yarn", "--rotary-scaling-factor", "2",
                      "--rotary-beta-fast", "1"}),
             "--rotary-beta-slow, --rotary-beta-fast: got 1 and 1, wanted above 0, and a larger "
