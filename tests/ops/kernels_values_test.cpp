@@ -587,7 +587,9 @@ TEST_P(KernelValues, OfSecondMomentsInBf16FallWithoutBias) {
   for (int t = 1; t <= 800; ++t) {
     call.scalars = fp32({kStepScalars}, {0.01, 1, 1, 1, 1, 0, 1.0 * t});
     run(call);
-    if (t == 1) EXPECT_NEAR(mean(), 0.999, 2e-4);
+    if (t == 1) {
+      EXPECT_NEAR(mean(), 0.999, 2e-4);
+    }
   }
   // A value has made random steps of half a place, 2^-9 of itself: 5 % after 800, a mean of 4096
   // 64 times less.

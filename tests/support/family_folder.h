@@ -77,14 +77,19 @@ inline void write_family_folder(const std::filesystem::path& folder, const std::
       if (config.contains(name)) config[name] = value;
     }
   };
-  set({"num_hidden_layers", "n_layer"}, 4);
-  set({"hidden_size", "n_embd", "word_embed_proj_dim"}, 64);
-  set({"num_attention_heads", "n_head"}, 8);
+  // Of some families all heads are together as wide as the stream.
+  const auto size = [&](const char* name) {
+    return config.contains(name) && config[name].is_number() ? config[name].get<int>() : 0;
+  };
+  const bool fill = size("head_dim") * size("num_attention_heads") == size("hidden_size");
+  set({"num_hidden_layers", "n_layer", "num_layers", "n_layers"}, 4);
+  set({"hidden_size", "n_embd", "d_model", "word_embed_proj_dim"}, 64);
+  set({"num_attention_heads", "n_head", "num_heads", "n_heads"}, 8);
   set({"num_key_value_heads", "num_kv_heads"}, config.contains("kv_lora_rank") ? 8 : 4);
   set({"intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim"}, 60);
   set({"multi_query"}, false);  // two ranks do not divide one group
   const bool states = config.contains("linear_num_key_heads");
-  set({"head_dim"}, states ? 16 : 12);  // of which a quarter turns
+  set({"head_dim"}, states ? 16 : fill ? 8 : 12);  // of which a quarter turns
   set({"linear_num_key_heads"}, 4);
   // Of Mamba-2 they are twice as wide as the stream.
   set({"mamba_n_heads", "mamba_num_heads", "num_heads"}, 8);
@@ -95,6 +100,9 @@ inline void write_family_folder(const std::filesystem::path& folder, const std::
     if (!states || types.size() == 2)
       config["layer_types"] = {types[0], types[1], types[0], types[1]};  // they alternate
   }
+  if (config.contains("attention_types")) config["attention_types"] = {{{"global", "local"}, 2}};
+  if (config.contains("mlp_layer_types"))
+    config["mlp_layer_types"] = {"dense", "sparse", "sparse", "sparse"};
   if (edit) edit(config);
   std::filesystem::create_directories(folder);
   const HfConfig parsed(config.dump(), "config.json");

@@ -225,8 +225,9 @@ TEST(LatentCache, GivesEachRequestTheTokensThatItHasAlone) {
       const auto engine = make_batched_engine(loaded.inference, {});
       engine->submit(requests.back());
       alone.push_back(test::run(*engine)[0]);
-      if (numbers == CacheNumbers::kOfModel)
+      if (numbers == CacheNumbers::kOfModel) {
         EXPECT_EQ(alone.back(), test::oracle(loaded.inference, requests.back()));
+      }
     }
     for (const DecodingLimits& limits : {DecodingLimits{}, DecodingLimits{.prompt_tokens = 7},
                                          DecodingLimits{.cache_tokens = 400}}) {
