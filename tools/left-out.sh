@@ -6,14 +6,14 @@
 # nightly` runs all.
 #
 # A day is to take half an hour, and machines differ by a factor of three. Building and the sanitized tests come first;
-# all that is left takes about 55 % of their time. Where less than that remains, tests of commands and of ranks and
+# all that is left takes about 60 % of their time. Where less than that remains, tests of commands and of ranks and
 # drills are drawn by the share of it that remains, but a quarter at least.
 set -eu
 readonly day=1700 least=25
 commit=$(git rev-parse HEAD 2>/dev/null || echo none)
 elapsed=$(($(date +%s) - $1))
 share=100
-if [ "$elapsed" -gt 0 ]; then share=$(((day - elapsed) * 10000 / (elapsed * 55))); fi
+if [ "$elapsed" -gt 0 ]; then share=$(((day - elapsed) * 10000 / (elapsed * 60))); fi
 if [ "$share" -gt 100 ]; then share=100; fi
 if [ "$share" -lt $least ]; then share=$least; fi
 # number SALT NAME: the same for a commit, below a million.

@@ -43,7 +43,7 @@ TEST(GgufOfLetters, OfEveryTypeIsReadAsItWasWritten) {
   }
 }
 
-// M-M*--M: an MLP is a block behind what its layer begins with.
+// M-M*--M: attention and its MLP are two blocks.
 TEST(GgufOfLetters, EachIsABlock) {
   const GgufDescription blocks =
       describe_gguf(HfSource(golden_folder("nemotron-h")).model(), "nemotron_h", "x");
