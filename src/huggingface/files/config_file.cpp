@@ -66,9 +66,9 @@ void HfConfig::take_language_part() {
   const HfConfig text = object("text_config");
   Json part = *text.document_;
   // What both parts have in common.
-  for (const char* key : {"dtype", "torch_dtype", "tie_word_embeddings", "eos_token_id",
-                          "bos_token_id", "pad_token_id", "transformers_version",
-                          "quantization_config"}) {
+  for (const char* key :
+       {"dtype", "torch_dtype", "tie_word_embeddings", "eos_token_id", "bos_token_id",
+        "pad_token_id", "transformers_version", "quantization_config"}) {
     if (!text.has(key) && has(key)) part[key] = *find(key);
   }
   constexpr std::string_view kBoth = "ForConditionalGeneration";

@@ -25,8 +25,8 @@ StateSpaceOptions state_space_options(const ArgumentValues& arguments) {
   const std::string pattern =
       arguments.word(arguments.either("hybrid_override_pattern", "hybrid_layer_pattern"), "");
   if (!pattern.empty()) options.pattern = pattern;
-  options.hybrid = !options.pattern &&
-                   (arguments.flag("is_hybrid_model", false) || has_mamba_spec(arguments));
+  options.hybrid =
+      !options.pattern && (arguments.flag("is_hybrid_model", false) || has_mamba_spec(arguments));
   if (!options.pattern && !options.hybrid) return options;
   if (options.hybrid) {
     options.attention_share = arguments.number("hybrid_attention_ratio", 0);
