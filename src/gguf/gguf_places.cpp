@@ -147,18 +147,6 @@ GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& m
   return place;
 }
 
-// The number in the file of layer `layer`, or of its MLP where that is a block by itself; `part` is
-// a name after "layers.N.".
-std::int64_t block_of(const std::vector<PatternLetter>& letters, std::int64_t layer,
-                      std::string_view part) {
-  if (letters.empty()) return layer;
-  const bool mlp = part.starts_with("mlp");
-  return std::ranges::find_if(
-             letters,
-             [&](const PatternLetter& one) { return one.layer == layer && one.mlp == mlp; }) -
-         letters.begin();
-}
-
 // The last word of a tensor's name.
 std::string_view end_of(std::string_view canonical) {
   if (canonical.ends_with(".logit_bias")) return "bias";
@@ -215,8 +203,8 @@ std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const M
       const std::string_view part = canonical.substr(begin);
       place = part.starts_with(kExperts) ? expert_place(part, one.shape[0])
                                          : layer_place(architecture, model, part);
-      const std::int64_t block =
-          block_of(letters, std::stoll(std::string(canonical.substr(7, begin - 8))), part);
+      const std::int64_t layer = std::stoll(std::string(canonical.substr(7, begin - 8)));
+      const std::int64_t block = letters.empty() ? layer : letter_number(letters, layer, part);
       if (!letters.empty() && part.starts_with("mlp_norm.")) place.name = "attn_norm.";
       place.name = fmt::format("blk.{}.{}", block, place.name);
       if (!place.values.empty())

@@ -1,6 +1,8 @@
 #include "gguf/gguf_states.h"
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -13,7 +15,6 @@ namespace {
 
 constexpr const char* kKeyValueHeads = "attention.head_count_kv";
 constexpr std::int64_t kMostHeads = 65536;
-
 constexpr const char* kWidths = "feed_forward_length";
 
 std::vector<std::int64_t> widths_of_layers(const GgufKeys& keys, const ModelConfig& model) {
@@ -37,20 +38,33 @@ std::vector<std::int64_t> heads_of_layers(const GgufKeys& keys, const ModelConfi
   return counts;
 }
 
+// A number that is the same in some layers, and 0 in the others.
+struct SomeLayers {
+  std::int64_t number = 0;  // 0: in all
+  std::vector<std::int64_t> layers;
+};
+
+// `what` those layers have, at most so many of it.
+SomeLayers layers_with(const char* what, const std::vector<std::int64_t>& numbers,
+                       const GgufKeys& keys, const char* key, std::int64_t most) {
+  SomeLayers some;
+  for (std::int64_t layer = 0; layer < std::ssize(numbers); ++layer) {
+    const std::int64_t number = numbers[static_cast<std::size_t>(layer)];
+    if (number == 0) continue;
+    if (number < 0 || number > most || (some.number != 0 && number != some.number))
+      keys.refuse(key, fmt::format("the same number in all layers with {}, 0 in others", what));
+    some.number = number;
+    some.layers.push_back(layer);
+  }
+  return some;
+}
+
 // Sets the number of key-value heads of these layers; 0 if there are none.
 std::vector<std::int64_t> layers_with_attention(const GgufKeys& keys, ModelConfig& model) {
-  model.groups = 0;
-  const std::vector<std::int64_t> counts = heads_of_layers(keys, model);
-  std::vector<std::int64_t> attention;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const std::int64_t count = counts[static_cast<std::size_t>(layer)];
-    if (count == 0) continue;
-    if (count < 0 || count > kMostHeads || (model.groups != 0 && count != model.groups))
-      keys.refuse(kKeyValueHeads, "the same number in all layers with attention, 0 in others");
-    model.groups = count;
-    attention.push_back(layer);
-  }
-  return attention;
+  SomeLayers some =
+      layers_with("attention", heads_of_layers(keys, model), keys, kKeyValueHeads, kMostHeads);
+  model.groups = some.number;
+  return std::move(some.layers);
 }
 
 // The letters of blocks; sets the width of MLPs, 0 if there are none.
@@ -59,16 +73,13 @@ std::string letters_of_blocks(const GgufKeys& keys, ModelConfig& model) {
   std::string letters(static_cast<std::size_t>(model.layers), 'M');
   for (const std::int64_t block : layers_with_attention(keys, model))
     letters[static_cast<std::size_t>(block)] = '*';
-  const std::vector<std::int64_t> widths = widths_of_layers(keys, model);
-  model.ffn_hidden = 0;
-  for (std::size_t block = 0; block < widths.size(); ++block) {
-    const std::int64_t width = widths[block];
-    if (width == 0) continue;
-    if (width < 0 || width > kWidest || (model.ffn_hidden != 0 && width != model.ffn_hidden))
-      keys.refuse(kWidths, "the same number in all layers with an MLP, 0 in others");
-    if (letters[block] == '*') keys.refuse(kWidths, "0 in layers with attention");
-    model.ffn_hidden = width;
-    letters[block] = '-';
+  const SomeLayers mlps =
+      layers_with("an MLP", widths_of_layers(keys, model), keys, kWidths, kWidest);
+  model.ffn_hidden = mlps.number;
+  for (const std::int64_t block : mlps.layers) {
+    char& letter = letters[static_cast<std::size_t>(block)];
+    if (letter == '*') keys.refuse(kWidths, "0 in layers with attention");
+    letter = '-';
   }
   return letters;
 }

@@ -265,6 +265,15 @@ std::vector<PatternLetter> pattern_letters(const ModelConfig& config) {
   return letters;
 }
 
+std::int64_t letter_number(const std::vector<PatternLetter>& letters, std::int64_t layer,
+                           std::string_view part) {
+  const bool mlp = part.starts_with("mlp");
+  return std::ranges::find_if(
+             letters,
+             [&](const PatternLetter& one) { return one.layer == layer && one.mlp == mlp; }) -
+         letters.begin();
+}
+
 void check_layers(const ModelConfig& config, std::int64_t tensors, const std::string& where) {
   constexpr std::int64_t kAnyway = 1000;  // of which what is missing can be listed
   const std::int64_t layers =

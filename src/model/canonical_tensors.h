@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/config.h"
@@ -28,6 +29,9 @@ struct PatternLetter {
 };
 // In order; of a model without a pattern none.
 std::vector<PatternLetter> pattern_letters(const ModelConfig& config);
+// The number of the letter of which a tensor is: `part` is its canonical name after "layers.N.".
+std::int64_t letter_number(const std::vector<PatternLetter>& letters, std::int64_t layer,
+                           std::string_view part);
 
 // Before the list of a model's tensors is made, of which files hold `tensors`. Throws Error(kData)
 // with `where` for so many layers that the list itself would fill the memory.

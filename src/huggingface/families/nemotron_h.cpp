@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "base/json.h"
 #include "huggingface/families/families.h"
 #include "huggingface/families/llama_like.h"
@@ -142,15 +140,6 @@ nlohmann::ordered_json nemotron_h_keys(const ModelConfig& model) {
   return keys;
 }
 
-// The number in the files of what layer `layer` begins with, or of its MLP.
-std::ptrdiff_t stored_layer(const std::vector<PatternLetter>& letters, std::int64_t layer,
-                            bool mlp) {
-  return std::ranges::find_if(
-             letters,
-             [&](const PatternLetter& one) { return one.layer == layer && one.mlp == mlp; }) -
-         letters.begin();
-}
-
 std::vector<HfPlace> nemotron_h_places(const ModelConfig& model) {
   std::vector<HfPart> parts = state_space_parts(*model.state_space, "mixer.");
   for (const HfPart& part :
@@ -180,9 +169,10 @@ std::vector<HfPlace> nemotron_h_places(const ModelConfig& model) {
     if (!place.canonical.starts_with(before)) continue;
     const std::size_t end = place.canonical.find('.', before.size());
     const std::string layer = place.canonical.substr(before.size(), end - before.size());
-    const bool mlp = place.canonical.compare(end + 1, 3, "mlp") == 0;
-    place.name = fmt::format("{}{}{}", names.layers, stored_layer(letters, std::stoll(layer), mlp),
-                             place.name.substr(names.layers.size() + layer.size()));
+    place.name =
+        fmt::format("{}{}{}", names.layers,
+                    letter_number(letters, std::stoll(layer), place.canonical.substr(end + 1)),
+                    place.name.substr(names.layers.size() + layer.size()));
   }
   return places;
 }
